@@ -1,0 +1,1 @@
+"""The node agent: spot notices from IMDS, checkpoints through the local kubelet."""

@@ -1,0 +1,1 @@
+"""One thin Lambda handler a file."""

@@ -1,0 +1,1 @@
+"""CDK stacks, by lifetime."""

@@ -1,0 +1,1 @@
+"""Sluice: a serverless batch control plane for EKS."""

@@ -1,0 +1,1 @@
+"""Ports filled with real technology: one outside thing per module."""

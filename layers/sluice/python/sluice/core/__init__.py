@@ -1,0 +1,1 @@
+"""Decisions: pure Python; no clock, no randomness, no I/O."""

@@ -1,0 +1,1 @@
+"""Gather, decide, apply: one use case per verb, over ports."""

@@ -1,0 +1,1 @@
+"""The embedded default: AWS emulators, the real control plane, nodes that run pods as processes."""
