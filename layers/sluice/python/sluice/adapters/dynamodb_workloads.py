@@ -1,0 +1,130 @@
+"""The table Workloads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from sluice.adapters.attribute_values import to_item
+from sluice.adapters.workload_items import item_of, update_of, workload_of
+from sluice.ports import Created
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from sluice.core.workload import Change, Workload
+
+BATCH_GET = 100
+PARALLEL = 8
+
+
+@dataclass(frozen=True)
+class DynamoDBWorkloads:
+    client: DynamoDBClient
+    table: str
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
+
+    def get(self, workload_id: str) -> Workload | None:
+        key = to_item({"id": workload_id})
+        answer = self.client.get_item(TableName=self.table, Key=key, ConsistentRead=True)
+        return workload_of(answer["Item"]) if "Item" in answer else None
+
+    def get_many(self, ids: Iterable[str]) -> list[Workload]:
+        wanted = list(dict.fromkeys(ids))
+        found: dict[str, Workload] = {}
+        for first in range(0, len(wanted), BATCH_GET):
+            keys: Any = [to_item({"id": each}) for each in wanted[first : first + BATCH_GET]]
+            attempt = 0
+            while keys:
+                request = {self.table: {"Keys": keys, "ConsistentRead": True}}
+                answer = self.client.batch_get_item(RequestItems=request)
+                for item in answer["Responses"].get(self.table, []):
+                    workload = workload_of(item)
+                    found[workload.id] = workload
+                keys = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+                if keys:  # throttled: the SDK does not retry what a batch leaves over
+                    time.sleep(min(0.05 * 2**attempt, 1.0))
+                    attempt += 1
+        return [found[each] for each in wanted if each in found]
+
+    def create(self, workload: Workload) -> Created:
+        try:
+            self.client.put_item(
+                TableName=self.table,
+                Item=item_of(workload),
+                ConditionExpression="attribute_not_exists(id)",
+            )
+        except self.client.exceptions.ConditionalCheckFailedException:
+            existing = self.get(workload.id)
+            same = existing is not None and existing.digest == workload.digest
+            return Created.SAME if same else Created.DIFFERENT
+        return Created.NEW
+
+    def apply(self, changes: Sequence[Change]) -> list[bool]:
+        if len(changes) == 1:
+            return [self._apply(changes[0])]
+        return list(self.pool.map(self._apply, changes))
+
+    def _apply(self, change: Change) -> bool:
+        try:
+            self.client.update_item(TableName=self.table, **update_of(change))
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
+                return False
+            raise
+        return True
+
+    def inbox(self, key: str, *, limit: int) -> list[str]:
+        return self._query("inbox", "inbox", key, limit=limit)
+
+    def active(self, cluster: str, root: str | None = None) -> list[str]:
+        prefix = "" if root is None else f"{root}#"
+        return self._query("active", "active", cluster, order="active_order", prefix=prefix)
+
+    def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
+        ids = self._query(
+            "listed", "queue", queue, order="listed", after=f"{since:013d}", limit=limit, newest=True
+        )
+        return self.get_many(ids)
+
+    def _query(
+        self,
+        index: str,
+        attribute: str,
+        value: str,
+        *,
+        order: str = "",
+        prefix: str = "",
+        after: str = "",
+        limit: int = 0,
+        newest: bool = False,
+    ) -> list[str]:
+        names, values, condition = {"#k": attribute}, {":k": value}, "#k = :k"
+        if prefix:
+            names["#o"], values[":o"] = order, prefix
+            condition += " AND begins_with(#o, :o)"
+        elif after:
+            names["#o"], values[":o"] = order, after
+            condition += " AND #o >= :o"
+        arguments: dict[str, Any] = {
+            "TableName": self.table,
+            "IndexName": index,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": to_item(values),
+            "ScanIndexForward": not newest,
+        }
+        ids: list[str] = []
+        while True:
+            if limit:
+                arguments["Limit"] = limit - len(ids)
+            page = self.client.query(**arguments)
+            ids += [item["id"]["S"] for item in page["Items"]]
+            if "LastEvaluatedKey" not in page or (limit and len(ids) >= limit):
+                return ids
+            arguments["ExclusiveStartKey"] = page["LastEvaluatedKey"]

@@ -1,0 +1,150 @@
+"""Workload records as DynamoDB items: only what differs from the default is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.adapters.attribute_values import from_item, to_item
+from sluice.core.workload import (
+    INDEXES,
+    Change,
+    Guard,
+    Intent,
+    IntentKind,
+    PodSet,
+    PodSetAssignment,
+    Reservation,
+    State,
+    Workload,
+    after,
+    index_keys,
+)
+
+FIELDS = Workload.__slots__
+
+
+def plain(value: object) -> object:
+    """A field's value as strings, numbers, lists and maps."""
+    match value:
+        case PodSet():
+            stored: dict[str, Any] = {
+                "name": value.name,
+                "count": value.count,
+                "requests": dict(value.requests),
+            }
+            if value.min_count is not None:
+                stored["min_count"] = value.min_count
+            if value.flavors:
+                stored["flavors"] = list(value.flavors)
+            return stored
+        case PodSetAssignment():
+            return {"name": value.name, "count": value.count, "flavors": dict(value.flavors)}
+        case Reservation():
+            return {
+                "generation": value.generation,
+                "cq": value.cq,
+                "cluster": value.cluster,
+                "at": value.at,
+                "pod_sets": [plain(assigned) for assigned in value.pod_sets],
+            }
+        case Intent():
+            fields = {name: getattr(value, name) for name in Intent.__slots__}
+            return {name: content for name, content in fields.items() if content}
+        case tuple():
+            return [plain(element) for element in value]
+    return value
+
+
+def to_record(workload: Workload) -> dict[str, Any]:
+    """The record with its index attributes, as plain values."""
+    fields = {name: plain(getattr(workload, name)) for name in FIELDS}
+    stored = {name: value for name, value in fields.items() if value or name == "generation"}
+    return stored | index_keys(workload)
+
+
+def to_workload(record: Mapping[str, Any]) -> Workload:
+    """Inverse of `to_record`; unknown attributes are left aside, so older code reads newer items."""
+    values = {name: record[name] for name in FIELDS if name in record}
+    values["state"] = State(record["state"])
+    values["pod_sets"] = tuple(
+        PodSet(
+            pod_set["name"],
+            pod_set["count"],
+            pod_set["requests"],
+            pod_set.get("min_count"),
+            tuple(pod_set.get("flavors", ())),
+        )
+        for pod_set in record.get("pod_sets", ())
+    )
+    if reservation := record.get("reservation"):
+        assigned = tuple(PodSetAssignment(**pod_set) for pod_set in reservation["pod_sets"])
+        values["reservation"] = Reservation(**{**reservation, "pod_sets": assigned})
+    if intent := record.get("intent"):
+        values["intent"] = Intent(**{**intent, "kind": IntentKind(intent["kind"])})
+    for name in ("errors", "runs"):
+        values[name] = tuple(record.get(name, ()))
+    return Workload(**values)
+
+
+def workload_of(item: Mapping[str, Any]) -> Workload:
+    return to_workload(from_item(item))
+
+
+def item_of(workload: Workload) -> dict[str, Any]:
+    return to_item(to_record(workload))
+
+
+def update_of(change: Change) -> dict[str, Any]:
+    """The arguments that `Update` and `UpdateItem` share: expressions, names and values."""
+    old, new = index_keys(change.before), index_keys(after(change))
+    sets = {name: plain(value) for name, value in change.set.items()}
+    sets |= {name: value for name, value in new.items() if old.get(name) != value}
+    removes = [*change.remove, *(name for name in INDEXES if name in old and name not in new)]
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    clauses = []
+    for position, (name, value) in enumerate(sets.items()):
+        names[f"#s{position}"], values[f":s{position}"] = name, value
+        clauses.append(f"#s{position} = :s{position}")
+    for position, (name, element) in enumerate(change.append.items()):
+        names[f"#a{position}"], values[f":a{position}"] = name, [element]
+        values[":none"] = []
+        clauses.append(
+            f"#a{position} = list_append(if_not_exists(#a{position}, :none), :a{position})"
+        )
+    expression = f"SET {', '.join(clauses)}" if clauses else ""
+    for position, name in enumerate(removes):
+        names[f"#r{position}"] = name
+    if removes:
+        listed = ", ".join(f"#r{position}" for position in range(len(removes)))
+        expression += f" REMOVE {listed}"
+    condition = _condition(change.guard, names, values)
+    return {
+        "Key": to_item({"id": change.before.id}),
+        "UpdateExpression": expression.strip(),
+        "ConditionExpression": condition,
+        "ExpressionAttributeNames": names,
+        "ExpressionAttributeValues": to_item(values),
+    }
+
+
+def _condition(guard: Guard, names: dict[str, str], values: dict[str, Any]) -> str:
+    names |= {"#state": "state", "#generation": "generation"}
+    states = {f":state{i}": state.value for i, state in enumerate(guard.states)}
+    values |= states | {":generation": guard.generation}
+    terms = [f"#state IN ({', '.join(states)})", "#generation = :generation"]
+    if guard.uid:
+        names["#uid"], values[":uid"] = "uid", guard.uid
+        terms.append("#uid = :uid")
+    elif guard.uid is not None:
+        names["#uid"] = "uid"
+        terms.append("attribute_not_exists(#uid)")
+    for i, name in enumerate(guard.present):
+        names[f"#p{i}"] = name
+        terms.append(f"attribute_exists(#p{i})")
+    for i, name in enumerate(guard.absent):
+        # False is written when a flag is taken back, so absent means "not there or false".
+        names[f"#n{i}"], values[":false"] = name, False
+        terms.append(f"(attribute_not_exists(#n{i}) OR #n{i} = :false)")
+    return " AND ".join(terms)

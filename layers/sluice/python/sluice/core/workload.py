@@ -1,0 +1,381 @@
+"""The life of a workload: its record, and every transition as a guarded change of that record.
+
+A transition is data, not an act: `Change` says under which condition (`Guard`) which attributes are
+set, removed or appended. DynamoDB, the in-memory fake and the tests all apply the same values.
+Source of the protocol: docs/architecture.md, checked by tests/model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class State(StrEnum):
+    PENDING = "PENDING"
+    ADMITTED = "ADMITTED"
+    DISPATCHED = "DISPATCHED"
+    RECLAIMING = "RECLAIMING"
+    FINISHED = "FINISHED"
+    CANCELLED = "CANCELLED"
+    REJECTED = "REJECTED"
+
+
+TERMINAL = frozenset({State.FINISHED, State.CANCELLED, State.REJECTED})
+ON_CLUSTER = frozenset({State.ADMITTED, State.DISPATCHED, State.RECLAIMING})
+
+
+class IntentKind(StrEnum):
+    """What becomes of a workload that is being taken off its cluster."""
+
+    REQUEUE = "requeue"
+    PREEMPT = "preempt"
+    CANCEL = "cancel"
+    MIGRATE = "migrate"
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetAssignment:
+    """How many pods of a pod set run, and the flavor of each of its resources."""
+
+    name: str
+    count: int
+    flavors: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Quota held in a ledger: exists exactly while the ledger counts it."""
+
+    generation: int
+    cq: str
+    cluster: str
+    at: int
+    pod_sets: tuple[PodSetAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one shape. `requests` per pod: millicores, bytes, else counts."""
+
+    name: str
+    count: int
+    requests: Mapping[str, int]
+    min_count: int | None = None
+    flavors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    kind: IntentKind
+    reason: str
+    message: str = ""
+    by: str = ""
+    not_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One record of the table Workloads; field names are attribute names, times epoch ms."""
+
+    id: str
+    name: str
+    namespace: str
+    queue: str
+    state: State
+    generation: int = 0
+    cq: str = ""
+    root: str = ""
+    tenant: str = ""
+    submitted_by: str = ""
+    digest: str = ""
+    priority: int = 0
+    priority_class: str = ""
+    created_at: int = 0
+    pod_sets: tuple[PodSet, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "Job"
+    reservation: Reservation | None = None
+    uid: str = ""
+    cluster: str = ""
+    intent: Intent | None = None
+    gone: bool = False
+    held: bool = False
+    not_before: int = 0
+    requeues: int = 0
+    admitted_at: int = 0
+    dispatched_at: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+    ready_pods: int = 0
+    result: Mapping[str, Any] = field(default_factory=dict)
+    reason: Mapping[str, str] = field(default_factory=dict)
+    errors: tuple[Mapping[str, str], ...] = ()
+    restore_from: str = ""
+    runs: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The condition of a change. `uid` None: not looked at. `present`/`absent`: attribute names."""
+
+    states: tuple[State, ...]
+    generation: int
+    uid: str | None = None
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    def holds(self, workload: Workload) -> bool:
+        return (
+            workload.state in self.states
+            and workload.generation == self.generation
+            and (self.uid is None or workload.uid == self.uid)
+            and all(getattr(workload, name) for name in self.present)
+            and not any(getattr(workload, name) for name in self.absent)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One conditional write to one workload.
+
+    `before` is the record that the change was decided on; the guard says what of it must still
+    hold. `set` holds values of `Workload`'s own types; `remove` names attributes that return to
+    their default; `append` adds one element to a list attribute.
+    """
+
+    before: Workload
+    guard: Guard
+    set: Mapping[str, Any]
+    remove: tuple[str, ...] = ()
+    append: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+INDEXES = ("inbox", "inbox_order", "active", "active_order", "listed")
+_PRIORITY_BIAS = 2**31
+
+
+def pending_key(cq: str) -> str:
+    """Hash key of the `inbox` index under which the workloads of a ClusterQueue wait."""
+    return f"P#{cq}"
+
+
+def release_key(root: str) -> str:
+    """Hash key of the `inbox` index under which a root cohort's releases wait."""
+    return f"R#{root}"
+
+
+def awaits_release(workload: Workload) -> bool:
+    """Whether `admit` has quota of this workload to give back."""
+    if workload.reservation is None:
+        return False
+    if workload.state is State.RECLAIMING:
+        return workload.gone and _intent(workload).kind is not IntentKind.MIGRATE
+    return workload.state in TERMINAL
+
+
+def index_keys(workload: Workload) -> dict[str, str]:
+    """The sparse index attributes that a record in this state carries."""
+    order = f"{_PRIORITY_BIAS - workload.priority:010d}#{workload.created_at:013d}#{workload.id}"
+    keys = {"listed": f"{workload.created_at:013d}#{workload.id}"} if workload.queue else {}
+    if workload.state is State.PENDING and not workload.held:
+        keys |= {"inbox": pending_key(workload.cq), "inbox_order": order}
+    elif awaits_release(workload):
+        keys |= {"inbox": release_key(workload.root), "inbox_order": order}
+    if workload.state in ON_CLUSTER and workload.cluster:
+        active_order = f"{workload.root}#{workload.id}"
+        keys |= {"active": workload.cluster, "active_order": active_order}
+    return keys
+
+
+def admit(workload: Workload, reservation: Reservation, now: int) -> Change:
+    """PENDING(g) → ADMITTED(g) with quota; part of a ledger transaction."""
+    return Change(
+        workload,
+        Guard((State.PENDING,), workload.generation, absent=("held",)),
+        {
+            "state": State.ADMITTED,
+            "reservation": reservation,
+            "cluster": reservation.cluster,
+            "admitted_at": now,
+        },
+        ("not_before", "reason", "gone", "intent", "uid"),
+    )
+
+
+def claim(workload: Workload, uid: str, now: int) -> Change:
+    """ADMITTED(g) → DISPATCHED(g, uid): this Job, and no other, may run the generation."""
+    return Change(
+        workload,
+        Guard((State.ADMITTED,), workload.generation),
+        {"state": State.DISPATCHED, "uid": uid, "dispatched_at": now},
+    )
+
+
+def start(workload: Workload, now: int) -> Change:
+    """All pods are ready for the first time."""
+    guard = Guard((State.DISPATCHED,), workload.generation, workload.uid, absent=("started_at",))
+    return Change(workload, guard, {"started_at": now})
+
+
+def finish(workload: Workload, result: Mapping[str, Any], now: int) -> Change:
+    """The Job of this generation ended by itself; its quota waits for `release`."""
+    return Change(
+        workload,
+        Guard((State.DISPATCHED, State.RECLAIMING), workload.generation, workload.uid),
+        {"state": State.FINISHED, "finished_at": now, "result": dict(result)},
+        ("intent", "gone"),
+        {"runs": run(workload, "succeeded" if result.get("succeeded") else "failed", now)},
+    )
+
+
+def reclaim(workload: Workload, intent: Intent) -> Change:
+    """Take a workload off its cluster; quota stays until its pods are proven gone."""
+    return Change(
+        workload,
+        Guard((State.ADMITTED, State.DISPATCHED), workload.generation, workload.uid),
+        {"state": State.RECLAIMING, "intent": intent},
+        ("gone",),
+    )
+
+
+def change_intent(workload: Workload, intent: Intent) -> Change:
+    """A stronger wish overtakes a reclaim that is under way: cancel beats every other intent."""
+    guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, present=("intent",))
+    return Change(workload, guard, {"intent": intent})
+
+
+def cancel_pending(workload: Workload, message: str, now: int) -> Change:
+    """PENDING → CANCELLED; nothing is held, so nothing is released."""
+    return Change(
+        workload,
+        Guard((State.PENDING,), workload.generation),
+        {
+            "state": State.CANCELLED,
+            "finished_at": now,
+            "reason": {"code": "CANCELLED:User", "message": message},
+        },
+        ("not_before", "held"),
+    )
+
+
+def gone(workload: Workload) -> Change:
+    """Proof that neither the Job of this generation nor a pod of it exists any more."""
+    guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, absent=("gone",))
+    return Change(workload, guard, {"gone": True})
+
+
+def release(workload: Workload, now: int) -> Change:
+    """Give the quota back; part of a ledger transaction, so only `admit` applies it.
+
+    Source: a finished or cancelled workload keeps its state; a reclaimed one returns to PENDING
+    with the next generation, or is CANCELLED.
+    """
+    if workload.state is not State.RECLAIMING:
+        guard = Guard((workload.state,), workload.generation, present=("reservation",))
+        return Change(workload, guard, {}, ("reservation",))
+    intent = _intent(workload)
+    guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, present=("gone",))
+    ended = {"runs": run(workload, intent.kind.value, now)}
+    taken = ("reservation", "gone", "intent", "cluster", "uid")
+    reason = {"code": intent.reason, "message": intent.message}
+    if intent.kind is IntentKind.CANCEL:
+        end = {"state": State.CANCELLED, "finished_at": now, "reason": reason}
+        return Change(workload, guard, end, taken, ended)
+    back = {
+        "state": State.PENDING,
+        "generation": workload.generation + 1,
+        "not_before": intent.not_before,
+        "reason": reason,
+        "requeues": workload.requeues + (intent.kind is IntentKind.REQUEUE),
+    }
+    times = ("admitted_at", "dispatched_at", "started_at", "ready_pods")
+    return Change(workload, guard, back, (*taken, *times), ended)
+
+
+def move(workload: Workload, restore_from: str, now: int) -> Change:
+    """RECLAIMING(g, migrate) → ADMITTED(g + 1): the reservation travels, no ledger is written.
+
+    Only after `gone`: the source is fenced before its successor may exist.
+    """
+    if workload.reservation is None:
+        raise ValueError(f"workload {workload.id} holds no quota, so it cannot move with it")
+    kept = workload.reservation
+    generation = workload.generation + 1
+    reservation = Reservation(generation, kept.cq, kept.cluster, kept.at, kept.pod_sets)
+    guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, present=("gone",))
+    return Change(
+        workload,
+        guard,
+        {
+            "state": State.ADMITTED,
+            "generation": generation,
+            "reservation": reservation,
+            "restore_from": restore_from,
+            "admitted_at": now,
+        },
+        ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods"),
+        {"runs": run(workload, IntentKind.MIGRATE.value, now)},
+    )
+
+
+def hold(workload: Workload, *, on: bool) -> Change:
+    """A held workload waits outside its queue until it is released."""
+    guard = Guard((State.PENDING,), workload.generation)
+    return Change(workload, guard, {"held": on})
+
+
+def reprioritise(workload: Workload, priority: int) -> Change:
+    guard = Guard((State.PENDING,), workload.generation)
+    return Change(workload, guard, {"priority": priority})
+
+
+def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
+    """The account of one generation: where it ran, from when to when (epoch ms), how it ended."""
+    return {
+        "generation": workload.generation,
+        "cluster": workload.cluster,
+        "admitted_at": workload.admitted_at,
+        "dispatched_at": workload.dispatched_at,
+        "started_at": workload.started_at,
+        "ended_at": now,
+        "outcome": outcome,
+    }
+
+
+def phase(workload: Workload) -> str:
+    """The state in the words of users (facts: PENDING … REJECTED, RECOVERING, STARTING)."""
+    if workload.state is State.FINISHED:
+        return "SUCCEEDED" if workload.result.get("succeeded") else "FAILED"
+    if workload.state is State.RECLAIMING:
+        kind = _intent(workload).kind
+        return {IntentKind.CANCEL: "CANCELLING", IntentKind.MIGRATE: "RECOVERING"}.get(
+            kind, "STOPPING"
+        )
+    if workload.state is State.DISPATCHED:
+        return "RUNNING" if workload.started_at else "STARTING"
+    if workload.state is State.ADMITTED and workload.generation and workload.restore_from:
+        return "RECOVERING"
+    return workload.state.value
+
+
+def after(change: Change, workload: Workload | None = None) -> Workload:
+    """The record once `change` is applied to `workload`, by default to the one decided on."""
+    workload = workload or change.before
+    values = {name: getattr(workload, name) for name in Workload.__slots__}
+    for name in change.remove:
+        values[name] = getattr(_BLANK, name)
+    values |= dict(change.set)
+    for name, element in change.append.items():
+        values[name] = (*values[name], element)
+    return Workload(**values)
+
+
+def _intent(workload: Workload) -> Intent:
+    return workload.intent or Intent(IntentKind.REQUEUE, "RECOVERY:Unknown")
+
+
+_BLANK = Workload("", "", "", "", State.PENDING)

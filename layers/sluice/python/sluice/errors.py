@@ -1,0 +1,40 @@
+"""The errors of Sluice, one small tree.
+
+SluiceError
+├── ClusterError            a cluster did not do what it was asked; try again later
+│   └── ClusterForbidden    … because RBAC or the token refuses it; names verb and resource
+├── ManifestUnavailable     a referenced manifest cannot be read or has another digest
+├── KeptConflicting         a pass lost every race; its kick goes back to the queue
+└── NotConfigured           a setting or catalog object is missing
+"""
+
+from __future__ import annotations
+
+
+class SluiceError(Exception):
+    """Every error of ours."""
+
+
+class ClusterError(SluiceError):
+    """A cluster did not do what it was asked; trying again later may help."""
+
+    def __init__(self, message: str, status: int = 0, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ClusterForbidden(ClusterError):
+    """The cluster refuses us: the message names the verb and resource that RBAC lacks."""
+
+
+class ManifestUnavailable(SluiceError):
+    """A referenced manifest cannot be read, or its digest differs."""
+
+
+class KeptConflicting(SluiceError):
+    """An admission pass lost every race; the kick returns to its queue."""
+
+
+class NotConfigured(SluiceError):
+    """A setting or an applied object that this needs is missing."""

@@ -1,0 +1,262 @@
+"""What the use cases need from the outside, one small protocol per thing.
+
+Adapters and fakes implement these; a use case sees nothing else. Times are epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from sluice.core.workload import Change, Workload
+
+Document = dict[str, Any]
+Usage = dict[str, dict[str, int]]
+"""ClusterQueue → "flavor|resource" → amount in use (millicores, bytes, else counts)."""
+
+
+class Clock(Protocol):
+    def now(self) -> int: ...
+
+
+class Created(Enum):
+    """What became of a new record: an equal one counts as success, a different one does not."""
+
+    NEW = "new"
+    SAME = "same"
+    DIFFERENT = "different"
+
+
+class Workloads(Protocol):
+    def get(self, workload_id: str) -> Workload | None:
+        """One record, read consistently."""
+        ...
+
+    def get_many(self, ids: Iterable[str]) -> list[Workload]:
+        """The existing ones of these records, read consistently, in the order of `ids`."""
+        ...
+
+    def create(self, workload: Workload) -> Created: ...
+
+    def apply(self, changes: Sequence[Change]) -> list[bool]:
+        """Apply each change if its guard holds; False marks a lost race. Not atomic together."""
+        ...
+
+    def inbox(self, key: str, *, limit: int) -> list[str]:
+        """Ids below an `inbox` key (core.workload.pending_key, release_key) in order; may be stale."""
+        ...
+
+    def active(self, cluster: str, root: str | None = None) -> list[str]:
+        """Ids of workloads on a cluster, of one root cohort or all; may be stale."""
+        ...
+
+    def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
+        """The newest workloads of a LocalQueue (`namespace/name`), newest first; may be stale."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """One root cohort's ledger as read; `limits` is the catalog version that a commit must match."""
+
+    root: str
+    version: int
+    limits: int
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One admission transaction: all of it happens, or none.
+
+    `changes`: at most 97. `audit` is stored as the batch record of version + 1.
+    """
+
+    based_on: LedgerState
+    usage: Usage
+    changes: tuple[Change, ...]
+    audit: Mapping[str, Any]
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """`done`, or why not: the ledger or its limits moved, or these workloads' guards failed."""
+
+    done: bool
+    moved: bool = False
+    lost: frozenset[str] = frozenset()
+
+
+MAX_CHANGES = 97
+
+
+class Ledgers(Protocol):
+    def read(self, root: str) -> LedgerState:
+        """Consistent; a root without a ledger has version 0 and no usage."""
+        ...
+
+    def commit(self, commit: Commit) -> Committed: ...
+
+    def record_pass(self, root: str, summary: Mapping[str, Any]) -> None:
+        """Replace the summary of the newest pass (reasons, positions); best effort."""
+        ...
+
+    def newest_pass(self, root: str) -> Mapping[str, Any]: ...
+
+    def batches(self, root: str, *, after: int = 0) -> Iterator[Mapping[str, Any]]:
+        """Audit records with a version above `after`, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSnapshot:
+    """The applied objects by kind and name (`namespace/name` where namespaced)."""
+
+    version: int
+    documents: Mapping[str, Mapping[str, Document]] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Mapping[str, Document]:
+        return self.documents.get(kind, {})
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEdit:
+    """Objects to put and to remove (kind, name), and the roots whose limits change by it.
+
+    `empty` names ClusterQueues that must hold no quota in the ledger of the given root.
+    """
+
+    based_on: int
+    put: tuple[tuple[str, str, Document], ...] = ()
+    remove: tuple[tuple[str, str], ...] = ()
+    roots: tuple[str, ...] = ()
+    ledgers: tuple[tuple[str, int], ...] = ()
+
+
+class Catalog(Protocol):
+    def snapshot(self) -> CatalogSnapshot:
+        """All objects at one version; kept between calls while the version stays."""
+        ...
+
+    def limits(self, root: str) -> int:
+        """The version of a root's limits, read consistently; 0 before the first apply."""
+        ...
+
+    def edit(self, edit: CatalogEdit) -> bool:
+        """All of it in one transaction, or False if the catalog or a named ledger moved."""
+        ...
+
+
+class Manifests(Protocol):
+    def put_many(self, manifests: Mapping[str, Document]) -> None: ...
+
+    def get_many(self, ids: Iterable[str]) -> dict[str, Document]: ...
+
+    def fetch(self, reference: str, sha256: str) -> bytes:
+        """The document that a `manifestRef` names. Raises ManifestUnavailable."""
+        ...
+
+
+class Kicks(Protocol):
+    def kick(self, roots: Iterable[str]) -> None:
+        """Ask `admit` to look at these root cohorts; losing or repeating a kick is harmless."""
+        ...
+
+
+class Commands(Protocol):
+    def send(self, cluster: str, ids: Sequence[str]) -> None:
+        """Ask `act` to make the cluster match these workloads."""
+        ...
+
+
+class Observers(Protocol):
+    def wake(self, cluster: str) -> None:
+        """Start observing a cluster now rather than at the next minute."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of a workload's timeline, and one lifecycle event for users."""
+
+    workload: Workload
+    at: int
+    what: str
+    message: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Timeline(Protocol):
+    def append(self, happenings: Sequence[Happening]) -> None: ...
+
+    def of(self, workload_id: str) -> list[Mapping[str, Any]]:
+        """`{at, generation, what, message, detail}`, oldest first."""
+        ...
+
+
+class Bus(Protocol):
+    def publish(self, happenings: Sequence[Happening]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyExists:
+    """Kubernetes already has an object of this name."""
+
+    existing: Document
+
+
+class Cluster(Protocol):
+    """One Kubernetes cluster. Objects are plain documents; every method may raise ClusterError."""
+
+    def create(self, document: Document) -> Document | AlreadyExists: ...
+
+    def get(self, kind: str, namespace: str, name: str) -> Document | None: ...
+
+    def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
+        """Documents and the resourceVersion of the list, all namespaces."""
+        ...
+
+    def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
+        """Merge patch; None if the object or the preconditions in the patch do not match."""
+        ...
+
+    def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+        """Foreground deletion with UID precondition; True if it existed with that UID."""
+        ...
+
+    def watch(
+        self, kind: str, *, selector: str, version: str, seconds: float
+    ) -> Iterator[tuple[str, Document]]:
+        """(type, document) events; ends after `seconds` or when the server closes."""
+        ...
+
+    def logs(self, namespace: str, pod: str, container: str, *, limit_bytes: int) -> bytes: ...
+
+
+class Clusters(Protocol):
+    def cluster(self, name: str) -> Cluster: ...
+
+
+class LogArchive(Protocol):
+    def put(self, workload_id: str, generation: int, pod: str, container: str, log: bytes) -> None: ...
+
+    def list(self, workload_id: str) -> list[str]:
+        """`<generation>/<pod>/<container>` of every archived log."""
+        ...
+
+    def get(self, workload_id: str, generation: int, pod: str, container: str) -> bytes: ...
+
+
+class Nodes(Protocol):
+    def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None: ...
+
+    def of(self, cluster: str) -> list[Mapping[str, Any]]: ...
+
+
+class Leases(Protocol):
+    def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
+        """Take or renew a lease; only saves work, never makes anything safe."""
+        ...
