@@ -1,0 +1,62 @@
+"""Lifecycle events for users: CloudEvents 1.0 in the detail of EventBridge events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sluice.core.workload import phase
+from sluice.errors import SluiceError
+
+if TYPE_CHECKING:
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
+
+    from sluice.ports import Happening
+
+BATCH = 10
+SOURCE = "sluice"
+
+
+@dataclass(frozen=True)
+class EventBridgeBus:
+    client: EventBridgeClient
+    name: str
+
+    def publish(self, happenings: Sequence[Happening]) -> None:
+        entries = [self._entry(each) for each in happenings]
+        for first in range(0, len(entries), BATCH):
+            answer = self.client.put_events(Entries=entries[first : first + BATCH])
+            if answer["FailedEntryCount"]:
+                reasons = {entry.get("ErrorCode") for entry in answer["Entries"]} - {None}
+                raise SluiceError(f"EventBridge refused events: {', '.join(map(str, reasons))}")
+
+    def _entry(self, happening: Happening) -> PutEventsRequestEntryTypeDef:
+        workload = happening.workload
+        rejected = happening.what == "Rejected"
+        detail = {
+            "specversion": "1.0",
+            "id": f"{workload.id}-{workload.generation}-{happening.what}-{happening.at}",
+            "source": f"/sluice/{workload.namespace}",
+            "type": f"dev.sluice.workload.{happening.what.lower()}.v1",
+            "subject": workload.id,
+            "time": datetime.fromtimestamp(happening.at / 1000, UTC).isoformat(),
+            "data": {
+                "id": workload.id,
+                "name": workload.name,
+                "queue": workload.queue,
+                "generation": workload.generation,
+                "phase": phase(workload),
+                "reason": dict(workload.reason),
+                "message": happening.message,
+            },
+        }
+        return {
+            "EventBusName": self.name,
+            "Source": SOURCE,
+            "DetailType": "Workload Rejected" if rejected else "Workload State Change",
+            "Detail": json.dumps(detail),
+        }

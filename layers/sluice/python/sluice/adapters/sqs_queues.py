@@ -1,0 +1,66 @@
+"""Kicks and commands as SQS messages."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.errors import SluiceError
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+BATCH = 10
+IDS_PER_COMMAND = 25
+
+
+@dataclass(frozen=True)
+class SQSKicks:
+    client: SQSClient
+    queue: str
+
+    def kick(self, roots: Iterable[str]) -> None:
+        """Every kick gets a deduplication id of its own: a swallowed kick would be a lost wake-up."""
+        entries = [
+            {
+                "Id": str(position),
+                "MessageBody": json.dumps({"root": root}),
+                "MessageGroupId": root,
+                "MessageDeduplicationId": uuid.uuid4().hex,
+            }
+            for position, root in enumerate(dict.fromkeys(roots))
+        ]
+        _send(self.client, self.queue, entries)
+
+
+@dataclass(frozen=True)
+class SQSCommands:
+    client: SQSClient
+    queue: str
+
+    def send(self, cluster: str, ids: Sequence[str]) -> None:
+        wanted = list(dict.fromkeys(ids))
+        groups = [
+            wanted[first : first + IDS_PER_COMMAND]
+            for first in range(0, len(wanted), IDS_PER_COMMAND)
+        ]
+        entries = [
+            {
+                "Id": str(position),
+                "MessageBody": json.dumps({"cluster": cluster, "workloads": group}),
+                "MessageGroupId": cluster,
+            }
+            for position, group in enumerate(groups)
+        ]
+        _send(self.client, self.queue, entries)
+
+
+def _send(client: SQSClient, queue: str, entries: list[dict[str, Any]]) -> None:
+    """Failures hide inside a 200 response, so they are looked for."""
+    for first in range(0, len(entries), BATCH):
+        answer = client.send_message_batch(QueueUrl=queue, Entries=entries[first : first + BATCH])  # type: ignore[arg-type]
+        if failed := answer.get("Failed"):
+            raise SluiceError(f"SQS refused {len(failed)} messages: {failed[0].get('Message')}")
