@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from sluice.core.happenings import Happening
 from sluice.core.workload import Change, Workload
 
 Document = dict[str, Any]
@@ -176,17 +177,6 @@ class Observers(Protocol):
     def wake(self, cluster: str) -> None:
         """Start observing a cluster now rather than at the next minute."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One line of a workload's timeline, and one lifecycle event for users."""
-
-    workload: Workload
-    at: int
-    what: str
-    message: str
-    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Timeline(Protocol):

@@ -12,7 +12,7 @@ from sluice.adapters.dynamodb_batches import put_all
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from sluice.ports import Happening
+    from sluice.core.happenings import Happening
 
 KEPT_SECONDS = 90 * 86_400
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
-    from sluice.ports import Happening
+    from sluice.core.happenings import Happening
 
 BATCH = 10
 SOURCE = "sluice"

@@ -1,0 +1,196 @@
+"""A Kubernetes API server over urllib3: plain documents in, plain documents out.
+
+A thin client instead of the official one, because Lambdas load it on every cold start
+(docs/decisions/0005-kubernetes-client.md).
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from sluice.errors import ClusterError, ClusterForbidden
+from sluice.ports import AlreadyExists, Document
+
+# kind → (API path, plural, namespaced)
+KINDS = {
+    "Job": ("/apis/batch/v1", "jobs", True),
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets", True),
+    "Pod": ("/api/v1", "pods", True),
+    "Node": ("/api/v1", "nodes", False),
+    "PersistentVolume": ("/api/v1", "persistentvolumes", False),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
+    "NodePool": ("/apis/karpenter.sh/v1", "nodepools", False),
+    "NodeClaim": ("/apis/karpenter.sh/v1", "nodeclaims", False),
+}
+NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422
+PAGE = 500
+TIMEOUT = urllib3.Timeout(connect=3, read=20)
+
+
+class KubernetesCluster:
+    """One API server. `token` is asked for every request, so that it may be renewed."""
+
+    def __init__(self, endpoint: str, ca: str, token: Callable[[], str]) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._token = token
+        trusted = ssl.create_default_context(cadata=ca)
+        self._http = urllib3.PoolManager(
+            maxsize=16, ssl_context=trusted, retries=False, timeout=TIMEOUT
+        )
+
+    def create(self, document: Document) -> Document | AlreadyExists:
+        kind, metadata = document["kind"], document["metadata"]
+        namespace = metadata.get("namespace", "")
+        status, body = self._call("POST", _path(kind, namespace), document)
+        if status == CONFLICT and body.get("reason") == "AlreadyExists":
+            existing = self.get(kind, namespace, metadata["name"])
+            if existing is not None:
+                return AlreadyExists(existing)
+            raise ClusterError(f"{kind} {metadata['name']} vanished while it was adopted", status)
+        return self._checked(status, body)
+
+    def get(self, kind: str, namespace: str, name: str) -> Document | None:
+        status, body = self._call("GET", _path(kind, namespace, name))
+        return None if status == NOT_FOUND else self._checked(status, body)
+
+    def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
+        query = {"labelSelector": selector, "fieldSelector": field, "limit": str(PAGE)}
+        found: list[Document] = []
+        while True:
+            status, body = self._call("GET", f"{_path(kind)}?{_query(query)}")
+            page = self._checked(status, body)
+            found += page["items"]
+            query["continue"] = page["metadata"].get("continue", "")
+            if not query["continue"]:
+                return found, page["metadata"]["resourceVersion"]
+
+    def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
+        """A uid or resourceVersion inside the patch's metadata is a precondition."""
+        content = "application/merge-patch+json"
+        status, body = self._call("PATCH", _path(kind, namespace, name), patch, content=content)
+        if status in (NOT_FOUND, CONFLICT):
+            return None
+        if status == UNPROCESSABLE and "uid" in str(body.get("message")):
+            return None  # another object has taken the name: its uid is immutable
+        return self._checked(status, body)
+
+    def apply(self, document: Document, *, manager: str, force: bool = False) -> Document:
+        """Server-side apply under a field manager; owns just the fields that are given."""
+        metadata = document["metadata"]
+        path = _path(document["kind"], metadata.get("namespace", ""), metadata["name"])
+        query = _query({"fieldManager": manager, "force": "true" if force else ""})
+        content = "application/apply-patch+yaml"
+        status, body = self._call("PATCH", f"{path}?{query}", document, content=content)
+        return self._checked(status, body)
+
+    def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+        options: Document = {"propagationPolicy": "Foreground"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        status, body = self._call("DELETE", _path(kind, namespace, name), options)
+        if status in (NOT_FOUND, CONFLICT):
+            return False
+        self._checked(status, body)
+        return True
+
+    def watch(
+        self, kind: str, *, selector: str, version: str, seconds: float
+    ) -> Iterator[tuple[str, Document]]:
+        query = {
+            "watch": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "timeoutSeconds": str(max(1, int(seconds))),
+            "allowWatchBookmarks": "true",
+        }
+        answer = self._request(
+            "GET",
+            f"{_path(kind)}?{_query(query)}",
+            preload_content=False,
+            timeout=urllib3.Timeout(connect=3, read=seconds + 5),
+        )
+        try:
+            if answer.status != 200:  # noqa: PLR2004
+                self._checked(answer.status, _json(answer.read()))
+            for line in _lines(answer):
+                event = json.loads(line)
+                yield event["type"], event["object"]
+        except (HTTPError, ReadTimeoutError) as error:
+            raise ClusterError(f"watch of {kind} broke: {error}") from error
+        finally:
+            answer.close()
+
+    def logs(self, namespace: str, pod: str, container: str, *, limit_bytes: int) -> bytes:
+        query = _query({"container": container, "limitBytes": str(limit_bytes)})
+        answer = self._request("GET", f"{_path('Pod', namespace, pod)}/log?{query}")
+        if answer.status >= 400:  # noqa: PLR2004
+            self._checked(answer.status, _json(answer.data))
+        return bytes(answer.data)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Document | None = None,
+        *,
+        content: str = "application/json",
+    ) -> tuple[int, Document]:
+        encoded = None if body is None else json.dumps(body).encode()
+        answer = self._request(method, path, body=encoded, content=content)
+        return answer.status, _json(answer.data)
+
+    def _request(
+        self, method: str, path: str, *, content: str = "application/json", **options: Any
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {
+            "Authorization": f"Bearer {self._token()}",
+            "Content-Type": content,
+            "Accept": "application/json",
+        }
+        try:
+            return self._http.request(method, self._endpoint + path, headers=headers, **options)
+        except HTTPError as error:
+            raise ClusterError(f"{self._endpoint} does not answer: {error}") from error
+
+    @staticmethod
+    def _checked(status: int, body: Document) -> Document:
+        if status < 300:  # noqa: PLR2004
+            return body
+        message = str(body.get("message") or f"HTTP {status}")
+        if status in (401, 403):
+            raise ClusterForbidden(message, status)
+        retry_after = (body.get("details") or {}).get("retryAfterSeconds", 0)
+        raise ClusterError(message, status, float(retry_after))
+
+
+def _path(kind: str, namespace: str = "", name: str = "") -> str:
+    prefix, plural, namespaced = KINDS[kind]
+    scope = f"/namespaces/{namespace}" if namespaced and namespace else ""
+    return f"{prefix}{scope}/{plural}" + (f"/{name}" if name else "")
+
+
+def _query(parameters: dict[str, str]) -> str:
+    return urlencode({name: value for name, value in parameters.items() if value})
+
+
+def _json(data: bytes) -> Document:
+    try:
+        parsed = json.loads(data or b"{}")
+    except ValueError:
+        return {"message": data[:500].decode(errors="replace")}
+    return parsed if isinstance(parsed, dict) else {"message": str(parsed)}
+
+
+def _lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Whole lines as they arrive; `read1` returns what is there instead of waiting for more."""
+    left = b""
+    while chunk := answer.read1(65_536):
+        *lines, left = (left + chunk).split(b"\n")
+        yield from (line for line in lines if line)

@@ -1,0 +1,86 @@
+"""What a change of a workload record means to people: lines of its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.core.workload import IntentKind, State, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of a workload's timeline, and one lifecycle event for users; `at` in epoch ms."""
+
+    workload: Workload
+    at: int
+    what: str
+    message: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happening]:
+    """Nothing, one or more lines; `before` None is a new record."""
+    if before is None or (before.state, before.generation) != (now.state, now.generation):
+        yield _entered(now, at)
+    elif now.state is State.DISPATCHED and now.started_at and not before.started_at:
+        yield Happening(now, now.started_at, "Running", f"all pods ready on {now.cluster}")
+    elif now.held != before.held:
+        what = "Held" if now.held else "Released"
+        yield Happening(now, at, what, "held by a user" if now.held else "back in its queue")
+    elif now.priority != before.priority:
+        message = f"priority {before.priority} → {now.priority}"
+        yield Happening(now, at, "Reprioritized", message)
+    if now.gone and not (before is not None and before.gone):
+        yield Happening(now, at, "Stopped", "its pods are proven gone")
+    if before is not None and before.reservation and not now.reservation:
+        yield Happening(before, at, "QuotaReleased", f"quota of {before.cq} given back")
+
+
+def _entered(now: Workload, at: int) -> Happening:
+    match now.state:
+        case State.PENDING if now.generation:
+            message = now.reason.get("message") or "back in its queue"
+            return Happening(now, at, "Requeued", message, {"reason": now.reason.get("code", "")})
+        case State.PENDING:
+            return Happening(now, now.created_at, "Submitted", f"waits in {now.queue}")
+        case State.REJECTED:
+            return Happening(now, now.created_at, "Rejected", now.reason.get("message", ""))
+        case State.ADMITTED:
+            return Happening(now, now.admitted_at or at, "Admitted", _admission(now))
+        case State.DISPATCHED:
+            message = f"Job created on {now.cluster}"
+            return Happening(now, now.dispatched_at or at, "Dispatched", message, {"uid": now.uid})
+        case State.RECLAIMING:
+            intent = now.intent
+            kind = intent.kind if intent else IntentKind.REQUEUE
+            message = intent.message if intent else ""
+            detail = {"reason": intent.reason, "by": intent.by} if intent else {}
+            return Happening(now, at, _RECLAIMS[kind], message, detail)
+        case State.CANCELLED:
+            message = now.reason.get("message", "")
+            return Happening(now, now.finished_at or at, "Cancelled", message)
+        case State.FINISHED:
+            what = "Succeeded" if now.result.get("succeeded") else "Failed"
+            message = str(now.result.get("message", ""))
+            return Happening(now, now.finished_at or at, what, message, now.result)
+    raise AssertionError(now.state)
+
+
+_RECLAIMS = {
+    IntentKind.REQUEUE: "Requeueing",
+    IntentKind.PREEMPT: "Preempted",
+    IntentKind.CANCEL: "Cancelling",
+    IntentKind.MIGRATE: "Migrating",
+}
+
+
+def _admission(now: Workload) -> str:
+    if now.reservation is None:
+        return f"admitted to {now.cluster}"
+    sets = ", ".join(
+        f"{s.count} × {s.name} on {'/'.join(sorted(set(s.flavors.values())))}"
+        for s in now.reservation.pod_sets
+    )
+    return f"{sets} of {now.reservation.cq}, cluster {now.cluster}"

@@ -1,0 +1,63 @@
+"""Turn changes of workload records into kicks, commands, timeline lines and lifecycle events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sluice.core.happenings import happenings
+from sluice.core.workload import IntentKind, State, Workload, awaits_release
+from sluice.ports import Bus, Commands, Kicks, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A record before (None: it is new) and after a write, and when (epoch ms)."""
+
+    before: Workload | None
+    after: Workload
+    at: int
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Decides nothing; every effect may be lost or repeated without harm."""
+
+    kicks: Kicks
+    commands: Commands
+    timeline: Timeline
+    bus: Bus
+
+    def __call__(self, changes: Iterable[Changed]) -> None:
+        changes = list(changes)
+        self.kicks.kick(c.after.root for c in changes if wants_kick(c))
+        by_cluster: dict[str, list[str]] = {}
+        for change in changes:
+            if wants_command(change):
+                by_cluster.setdefault(change.after.cluster, []).append(change.after.id)
+        for cluster, ids in by_cluster.items():
+            self.commands.send(cluster, ids)
+        lines = [line for c in changes for line in happenings(c.before, c.after, c.at)]
+        if lines:
+            self.timeline.append(lines)
+            self.bus.publish(lines)
+
+
+def wants_kick(change: Changed) -> bool:
+    """New pending work, or quota that waits to be released."""
+    before, now = change.before, change.after
+    if now.state is State.PENDING and not now.held:
+        return before is None or before.state is not State.PENDING or before.held
+    return awaits_release(now) and not (before is not None and awaits_release(before))
+
+
+def wants_command(change: Changed) -> bool:
+    """The cluster has to be changed: a Job to create or to delete."""
+    before, now = change.before, change.after
+    fresh = before is None or (before.state, before.generation) != (now.state, now.generation)
+    if now.state is State.ADMITTED:
+        return fresh
+    if now.state is State.RECLAIMING:
+        migrating = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
+        return fresh and not now.gone and not migrating
+    return False
