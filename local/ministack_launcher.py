@@ -1,0 +1,284 @@
+"""Runs MiniStack, the embedded AWS, on 127.0.0.1 with the corrections that Sluice's stacks need.
+
+Started by `local.aws` with the interpreter of MiniStack's own environment; it imports nothing of
+ours. Settings come from the environment:
+
+    GATEWAY_PORT, MINISTACK_ACCOUNT_ID, MINISTACK_REGION, AUTH, TMPDIR, STATE_DIR, S3_DATA_DIR
+    LOCAL_EKS='{"batch-1": {"endpoint": "https://127.0.0.1:7443", "ca": "<base64 PEM>"}}'
+
+Every correction leans on private functions of one release, hence the version check, and each has
+a contract test. Stop with SIGTERM: only a clean stop saves the state of PERSIST_STATE=1.
+"""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from typing import Any
+
+from hypercorn.asyncio import serve
+from hypercorn.config import Config
+from ministack import app as ministack_app
+from ministack.core import iam_evaluator
+from ministack.core.responses import set_request_account_id, set_request_region
+from ministack.core.router import extract_access_key_id
+from ministack.services import eks, eventbridge, lambda_svc, scheduler
+from ministack.services.cloudformation import provisioners
+
+SUPPORTED = "1.5.33"
+ACCOUNT = os.environ["MINISTACK_ACCOUNT_ID"]
+REGION = os.environ["MINISTACK_REGION"]
+BAD_REQUEST, NOT_FOUND = 400, 404
+
+Json = dict[str, Any]
+Receive = Callable[[], Awaitable[Json]]
+Send = Callable[[Json], Awaitable[None]]
+
+# The last line of a Python traceback: "ValueError: text", "module.Error: text" or a bare name.
+EXCEPTION_LINE = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+
+
+def report_exception_classes() -> None:
+    """Replace the constant "Runtime.HandlerError" by the class in the worker's traceback."""
+    execute = lambda_svc._execute_function_warm
+
+    def execute_with_class(function: Json, event: Json, request_id: str) -> Json:
+        result: Json = execute(function, event, request_id)
+        body = result.get("body")
+        if (
+            result.get("error")
+            and isinstance(body, dict)
+            and body.get("errorType") == "Runtime.HandlerError"
+        ):
+            for line in reversed((result.get("log") or "").splitlines()):
+                if match := EXCEPTION_LINE.match(line):
+                    body["errorType"] = match.group(1).rsplit(".", 1)[-1]
+                    break
+        return result
+
+    lambda_svc._execute_function_warm = execute_with_class
+
+
+def apply_dropped_function_properties() -> None:
+    """Set the two function properties that the CloudFormation handler leaves out.
+
+    A dead letter queue then receives a destination envelope; AWS delivers the raw event.
+    """
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
+    create, update = handlers["create"], handlers["update"]
+
+    def apply(function_name: str, properties: Json) -> None:
+        function = lambda_svc._functions.get(function_name)
+        if not function:
+            return
+        reserved = properties.get("ReservedConcurrentExecutions")
+        function["concurrency"] = None if reserved is None else int(reserved)
+        if properties.get("DeadLetterConfig"):
+            function["config"]["DeadLetterConfig"] = properties["DeadLetterConfig"]
+
+    def create_function(logical_id: str, properties: Json, stack: str) -> Any:
+        result = create(logical_id, properties, stack)
+        apply(result[0], properties)
+        return result
+
+    def update_function(
+        physical_id: str, old: Json, new: Json, stack: str, *rest: Any, **options: Any
+    ) -> Any:
+        result = update(physical_id, old, new, stack, *rest, **options)
+        apply(result[0], new)
+        return result
+
+    handlers["create"], handlers["update"] = create_function, update_function
+
+
+def point_at_external_clusters(clusters: Json) -> None:
+    """Answer DescribeCluster with our own endpoint and CA for the clusters named in LOCAL_EKS."""
+    eks._docker_available = False  # never a cluster in a container behind the user's back
+    sanitize = eks._sanitize
+
+    def sanitize_with_endpoint(cluster: Json) -> Json:
+        cluster = sanitize(cluster)
+        external = clusters.get(cluster.get("name"))
+        if not external:
+            return cluster
+        return {
+            **cluster,
+            "endpoint": external["endpoint"],
+            "certificateAuthority": {"data": external["ca"]},
+        }
+
+    eks._sanitize = sanitize_with_endpoint
+
+
+def register_external_clusters(clusters: Json) -> None:
+    """Let the clusters of LOCAL_EKS exist, unless a kept state already has them."""
+    set_request_account_id(ACCOUNT)
+    set_request_region(REGION)
+    for name, external in clusters.items():
+        if name not in eks._clusters:
+            status, _, body = eks._create_cluster(
+                {
+                    "name": name,
+                    "version": external["version"],
+                    "roleArn": "",  # no role stands behind a cluster that EKS does not run
+                    "accessConfig": {"authenticationMode": "API"},
+                }
+            )
+            if status >= BAD_REQUEST:
+                raise ValueError(f"Cluster {name} could not be registered: {body!r}")
+
+
+def create_access_entries_by_cloudformation() -> None:
+    """Add the resource type AWS::EKS::AccessEntry, which MiniStack's CloudFormation lacks."""
+
+    def fields(properties: Json) -> Json:
+        return {
+            "principalArn": properties["PrincipalArn"],
+            "kubernetesGroups": properties.get("KubernetesGroups", []),
+            "type": properties.get("Type", "STANDARD"),
+            "username": properties.get("Username", ""),
+            "tags": provisioners._tag_map(properties.get("Tags")),
+        }
+
+    def checked(answer: tuple[int, Json, bytes]) -> Json:
+        status, _, body = answer
+        if status >= BAD_REQUEST:
+            raise ValueError(f"AWS::EKS::AccessEntry failed: {body!r}")
+        document: Json = json.loads(body)
+        return document
+
+    def create(_logical_id: str, properties: Json, _stack: str) -> tuple[str, Json]:
+        cluster, body = properties["ClusterName"], fields(properties)
+        entry = checked(eks._create_access_entry(cluster, body))["accessEntry"]
+        return f"{body['principalArn']}|{cluster}", {"AccessEntryArn": entry["accessEntryArn"]}
+
+    def update(
+        physical_id: str, old: Json, new: Json, stack: str, logical_id: str = ""
+    ) -> tuple[str, Json]:
+        replaced = any(
+            old.get(key) != new.get(key) for key in ("ClusterName", "PrincipalArn", "Type")
+        )
+        if replaced:
+            created = create(logical_id, new, stack)
+            if created[0] != physical_id:
+                delete(physical_id, old)
+            return created
+        answer = eks._update_access_entry(new["ClusterName"], new["PrincipalArn"], fields(new))
+        return physical_id, {"AccessEntryArn": checked(answer)["accessEntry"]["accessEntryArn"]}
+
+    def delete(_physical_id: str, properties: Json) -> None:
+        answer = eks._delete_access_entry(properties["ClusterName"], properties["PrincipalArn"])
+        if answer[0] != NOT_FOUND:
+            checked(answer)
+
+    provisioners._RESOURCE_HANDLERS["AWS::EKS::AccessEntry"] = {
+        "create": create,
+        "update": update,
+        "update_with_logical_id": True,
+        "delete": delete,
+    }
+
+
+def name_the_caller_of_function_urls() -> None:
+    """Give events of IAM-signed function URLs `requestContext.authorizer.iam`, as AWS does."""
+    build = lambda_svc._build_function_url_event
+
+    def build_with_caller(*positional: Any, **named: Any) -> Json:
+        event: Json = build(*positional, **named)
+        headers, query = positional[5], positional[7]
+        caller = iam_evaluator.resolve_caller_identity(extract_access_key_id(headers, query))
+        if caller and not named.get("anonymous"):
+            event["requestContext"]["authorizer"] = {
+                "iam": {
+                    "accessKey": caller["accessKey"],
+                    "accountId": caller["accountId"],
+                    "callerId": caller["userId"],
+                    "cognitoIdentity": None,
+                    "principalOrgId": caller["principalOrgId"],
+                    "userArn": caller["userArn"],
+                    "userId": caller["userId"],
+                }
+            }
+        return event
+
+    lambda_svc._build_function_url_event = build_with_caller
+
+
+def count_loopback_as_secure_transport() -> None:
+    """Let policies that deny unless `aws:SecureTransport` stand: no wire is left to tap here."""
+    pin = ministack_app.pin_request_origin
+    ministack_app.pin_request_origin = lambda source_ip, _secure: pin(source_ip, True)
+
+
+def put_aws_events(body: bytes) -> tuple[int, Json, bytes]:
+    """Publish events with a source such as "aws.ec2", which an ordinary PutEvents refuses."""
+    set_request_account_id(ACCOUNT)
+    set_request_region(REGION)
+    answer: tuple[int, Json, bytes] = eventbridge._put_events(
+        json.loads(body), allow_aws_source=True
+    )
+    return answer
+
+
+async def read_body(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+
+
+def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[None]]:
+    """MiniStack's ASGI application with the clusters and the route `/_local/aws-events`."""
+
+    async def app(scope: Json, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+
+            async def send_with_clusters(message: Json) -> None:
+                if message["type"] == "lifespan.startup.complete":
+                    register_external_clusters(clusters)
+                await send(message)
+
+            await ministack_app.app(scope, receive, send_with_clusters)
+            return
+        is_aws_events = (
+            scope["type"] == "http"
+            and scope["method"] == "POST"
+            and scope["path"] == "/_local/aws-events"
+        )
+        if not is_aws_events:
+            await ministack_app.app(scope, receive, send)
+            return
+        status, _, answer = await asyncio.to_thread(put_aws_events, await read_body(receive))
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": answer})
+
+    return app
+
+
+def main() -> None:
+    if version("ministack") != SUPPORTED:
+        sys.exit(
+            f"This launcher fits MiniStack {SUPPORTED}; rerun its contract tests before moving on."
+        )
+    clusters = json.loads(os.environ.get("LOCAL_EKS", "{}"))
+    report_exception_classes()
+    apply_dropped_function_properties()
+    create_access_entries_by_cloudformation()
+    point_at_external_clusters(clusters)
+    name_the_caller_of_function_urls()
+    count_loopback_as_secure_transport()
+    scheduler._SCHEDULE_TICK_INTERVAL = 1  # its 10 s would make every schedule late
+    config = Config()
+    # Never 0.0.0.0: whoever reaches the port can run code as this user.
+    config.bind = [f"127.0.0.1:{os.environ['GATEWAY_PORT']}"]
+    config.keep_alive_timeout = 75
+    asyncio.run(serve(application(clusters), config))
+
+
+if __name__ == "__main__":
+    main()

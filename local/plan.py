@@ -1,0 +1,96 @@
+"""The whole stack: its parts, what happens between them, and where it can be reached."""
+
+import json
+import os
+import secrets
+import urllib.request
+from pathlib import Path
+
+from local import aws, control_plane
+from local.apply import ApiServer, apply_all, read_manifests
+from local.build import karpenter_crds
+from local.certificates import make_certificates
+from local.endpoints import Endpoints
+from local.parts import Part, Step
+from local.ports import choose_ports
+from local.settings import CLONE, NODE_ROLE, Layout, Settings
+from local.toolchain import environment, tool_folders
+
+PORTS = (
+    "aws", "ec2", "webhook", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager",
+    "kube-scheduler", "karpenter", "karpenter-metrics",
+)  # fmt: skip
+# A key of its own: the CDK CLI remembers which account belongs to which key.
+ACCESS_KEY = "AKIASLUICELOCAL00001"
+MANIFESTS = Path(__file__).with_name("manifests")
+
+
+def secret(path: Path) -> str:
+    """A random word, the same again when the state is resumed."""
+    if not path.exists():
+        path.touch(0o600)
+        path.write_text(secrets.token_hex(20))
+    return path.read_text()
+
+
+def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
+    """Prepare the state folder and describe what to start. Starts nothing."""
+    layout = Layout(settings.state)
+    fixed = {"aws": settings.aws_port} if settings.aws_port else {}
+    ports = choose_ports(layout.ports, PORTS, fixed)
+    make_certificates(layout.certs)
+    quiet = lambda _: None  # noqa: E731 - everything is there already; `up` has prepared it
+    path = [*map(str, tool_folders(settings.cache, quiet)), os.environ.get("PATH", os.defpath)]
+    endpoints = Endpoints(
+        aws=f"http://127.0.0.1:{ports['aws']}",
+        ec2=f"http://127.0.0.1:{ports['ec2']}",
+        region=settings.region,
+        account=settings.account,
+        access_key_id=ACCESS_KEY,
+        secret_access_key=secret(layout.certs / "aws-secret"),
+        kubeconfig=str(layout.kubeconfig),
+        cluster_name=settings.cluster,
+        cluster_endpoint=f"https://127.0.0.1:{ports['kube-apiserver']}",
+        certificate_authority=control_plane.authority_data(layout),
+        state=str(settings.state),
+        path=os.pathsep.join(path),
+    )
+    token = secret(layout.certs / "admin-token")
+    control_plane.write_credentials(layout, endpoints, ports, token)
+    ministack = environment(settings.cache, "ministack", quiet) / "bin" / "python"
+    parts = [
+        aws.ministack(settings, endpoints, ports, ministack),
+        aws.ec2(settings, endpoints, ports),
+        aws.webhook(endpoints, ports),
+        *control_plane.control_plane(settings, endpoints, ports),
+    ]
+    if (CLONE / "local" / "node" / "__main__.py").exists():
+        parts.append(aws.nodes(settings, endpoints))
+    return endpoints, parts, steps(settings, endpoints)
+
+
+def steps(settings: Settings, endpoints: Endpoints) -> list[Step]:
+    layout = Layout(settings.state)
+
+    def crds() -> None:
+        server = ApiServer(layout.kubeconfig)
+        apply_all(server, read_manifests(karpenter_crds(settings.cache), {}))
+
+    def manifests() -> None:
+        values = {
+            "CLUSTER": endpoints.cluster_name,
+            "NODE_ROLE": NODE_ROLE,
+            "IMAGE": image(endpoints),
+        }
+        apply_all(ApiServer(layout.kubeconfig), read_manifests(MANIFESTS, values))
+
+    return [
+        Step("crds", crds, after=("kube-apiserver",)),
+        Step("manifests", manifests, after=("crds", "ec2")),
+    ]
+
+
+def image(endpoints: Endpoints) -> str:
+    """An image of the embedded EC2 for the nodes."""
+    with urllib.request.urlopen(f"{endpoints.ec2}/_market/image", timeout=10) as answer:
+        return str(json.loads(answer.read())["imageId"])

@@ -1,0 +1,102 @@
+"""What can be chosen about the embedded default, and where its files lie."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+CLONE = Path(__file__).resolve().parents[1]
+NODE_ROLE = "sluice-node"  # the role of the machines that Karpenter buys
+NodeKind = Literal["process", "kubelet"]
+
+
+def default_state() -> Path:
+    """`.local` in the clone, or $SLUICE_STATE."""
+    return Path(os.environ.get("SLUICE_STATE", CLONE / ".local")).resolve()
+
+
+def default_cache() -> Path:
+    """`~/.cache/sluice`, or $SLUICE_CACHE: built programs and environments, shared by clones."""
+    return Path(os.environ.get("SLUICE_CACHE", Path.home() / ".cache" / "sluice")).resolve()
+
+
+@dataclass(frozen=True)
+class Settings:
+    state: Path
+    cache: Path
+    cluster: str = "batch-1"
+    account: str = "123456789012"
+    region: str = "us-east-1"
+    nodes: NodeKind = "process"
+    time_scale: float = 1.0  # of the 120 s between a spot warning and the end
+    instance_delay: float = 2.0  # seconds from launch to running
+    aws_port: int | None = None  # None: a free one
+    interruption_queue: str | None = None  # Karpenter's own; off, because Sluice answers warnings
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self) | {"state": str(self.state), "cache": str(self.cache)}
+
+    @classmethod
+    def read(cls, path: Path) -> "Settings":
+        document = json.loads(path.read_text())
+        return cls(
+            **(document | {"state": Path(document["state"]), "cache": Path(document["cache"])})
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of one stack below its state folder."""
+
+    state: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.state / "lock"
+
+    @property
+    def settings(self) -> Path:
+        return self.state / "settings.json"
+
+    @property
+    def parts(self) -> Path:
+        return self.state / "parts.json"
+
+    @property
+    def ports(self) -> Path:
+        return self.state / "ports.json"
+
+    @property
+    def endpoints(self) -> Path:
+        return self.state / "endpoints.json"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state / "kubeconfig"
+
+    @property
+    def kept(self) -> Path:
+        """Written by a clean stop that keeps the state; without it a state is not trusted."""
+        return self.state / "kept"
+
+    @property
+    def logs(self) -> Path:
+        return self.state / "logs"
+
+    @property
+    def held(self) -> Path:
+        """A file named after a part tells the supervisor to leave that part stopped."""
+        return self.state / "held"
+
+    @property
+    def certs(self) -> Path:
+        return self.state / "certs"
+
+    @property
+    def data(self) -> Path:
+        """What the parts themselves keep: etcd's files, MiniStack's state and objects."""
+        return self.state / "data"
+
+    def log(self, part: str) -> Path:
+        return self.logs / f"{part}.log"

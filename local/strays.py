@@ -1,0 +1,42 @@
+"""Finds and kills processes that a stack left behind."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+MARK = "SLUICE_PART_OF"  # in the environment of every part and, inherited, of what it starts
+PATIENCE_SECONDS = 5.0
+
+
+def marked(state: Path) -> list[psutil.Process]:
+    """Every process of ours that belongs to the stack with this state folder, but this one."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARK) == str(state):
+                found.append(process)
+        except psutil.Error:  # gone meanwhile, or another user's
+            continue
+    return found
+
+
+def kill_tree(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL; a process id that was given to another program meanwhile is left alone."""
+    victims = [process for process in processes if process.is_running()]
+    for process in victims:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(victims, timeout=PATIENCE_SECONDS)
+
+
+def kill_marked(state: Path) -> int:
+    """Kill until none is left, for the dying may still start children. Returns how many."""
+    count = 0
+    while found := marked(state):
+        count += len(found)
+        kill_tree(found)
+    return count

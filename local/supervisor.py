@@ -1,0 +1,330 @@
+"""Starts the parts of one stack, watches them, and stops them: all of them, always.
+
+    python -m local.supervisor STATE LOCK_FD       # started by `local.stack`, in its own session
+
+Two processes share the work. The *guard* only waits; its child, the *supervisor*, holds the
+parts. When the supervisor ends, by whatever cause, the guard kills what it left; when the guard
+ends, the supervisor notices and stops the parts. Both hold the lock of the state folder.
+Stray processes of an earlier life, if both were killed at once, carry `SLUICE_PART_OF` in their
+environment and are found by that.
+
+Standard input comes from `up`: as long as nobody has written "keep", its end means that `up` was
+killed or interrupted, and the stack stops. Standard output goes there: a line for each event.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from local import plan
+from local.aws import base_environment
+from local.endpoints import Endpoints
+from local.files import write_json
+from local.parts import Part, Step
+from local.settings import Layout, Settings
+from local.strays import MARK, kill_marked, kill_tree
+
+READY_SECONDS = 120.0  # a part that is not ready by then will not be
+POLL_SECONDS = 0.05
+WATCH_SECONDS = 0.2
+RESTARTS = 5  # within a minute; a part that keeps falling over is left lying
+MINUTE = 60.0
+
+
+class StartFailed(Exception):
+    """A part did not become ready; the message says which, and where its log is."""
+
+
+@dataclass
+class Running:
+    """A part's process, and what became of it."""
+
+    part: Part
+    process: subprocess.Popen[bytes] | None = None
+    state: str = "waiting"  # starting, ready, stopped, failed
+    ready: threading.Event = field(default_factory=threading.Event)
+    restarts: list[float] = field(default_factory=list)
+
+
+class Supervisor:
+    def __init__(
+        self, layout: Layout, endpoints: Endpoints, parts: list[Part], steps: list[Step]
+    ) -> None:
+        self.layout, self.endpoints = layout, endpoints
+        self.parts = {part.name: Running(part) for part in parts}
+        self.steps = {step.name: step for step in steps}
+        self.done = {name: threading.Event() for name in self.steps}
+        self.failure: str | None = None
+        self.stopping = threading.Event()
+        self.writing = threading.Lock()
+        self.began = time.monotonic()
+
+    # Starting
+
+    def start(self) -> None:
+        """Start everything, each thing as soon as what it needs is there. Raises StartFailed."""
+        threads = [
+            threading.Thread(target=self.guarded, args=(self.launch, running), daemon=True)
+            for running in self.parts.values()
+        ]
+        threads += [
+            threading.Thread(target=self.guarded, args=(self.perform, step), daemon=True)
+            for step in self.steps.values()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive() and not self.failure and not self.stopping.is_set():
+                thread.join(0.1)
+        if self.failure:
+            raise StartFailed(self.failure)
+
+    def guarded(self, action: Callable[[Any], None], subject: Any) -> None:
+        try:
+            action(subject)
+        except StartFailed as error:
+            self.failure = self.failure or str(error)
+        except Exception as error:  # noqa: BLE001 - a thread's last words; the stack stops on them
+            self.failure = self.failure or f"{subject.name}: {type(error).__name__}: {error}"
+
+    def await_needs(self, after: tuple[str, ...]) -> None:
+        for name in after:
+            event = self.done[name] if name in self.done else self.parts[name].ready
+            while not event.wait(0.5):
+                if self.failure or self.stopping.is_set():
+                    raise StartFailed(self.failure or "stopped")
+
+    def perform(self, step: Step) -> None:
+        self.await_needs(step.after)
+        step.run()
+        self.done[step.name].set()
+        self.say(f"{step.name} done")
+
+    def launch(self, running: Running) -> None:
+        self.await_needs(running.part.after)
+        self.spawn(running)
+        self.await_health(running)
+
+    def spawn(self, running: Running) -> None:
+        part = running.part
+        environment = base_environment(self.endpoints) | part.environment
+        environment[MARK] = str(self.layout.state)
+        with self.layout.log(part.name).open("ab") as log:
+            running.process = subprocess.Popen(
+                part.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=self.layout.state,
+                start_new_session=True,
+            )
+        self.note(running, "starting")
+
+    def await_health(self, running: Running) -> None:
+        part, process = running.part, running.process
+        deadline = time.monotonic() + READY_SECONDS
+        while part.health and not part.health.is_good():
+            if process is None or process.poll() is not None:
+                raise StartFailed(
+                    f"{part.name} stopped while starting; see {self.layout.log(part.name)}"
+                )
+            if self.stopping.is_set():
+                return
+            if time.monotonic() > deadline:
+                raise StartFailed(
+                    f"{part.name} was not ready after {READY_SECONDS:.0f} s; "
+                    f"see {self.layout.log(part.name)}"
+                )
+            time.sleep(POLL_SECONDS)
+        self.note(running, "ready")
+        running.ready.set()
+        self.say(f"{part.name} is ready")
+
+    # Watching
+
+    def watch(self) -> None:
+        """Until told to stop: bring back parts that died and parts that are wanted again."""
+        while not self.stopping.wait(WATCH_SECONDS):
+            for running in self.parts.values():
+                self.tend(running)
+
+    def tend(self, running: Running) -> None:
+        if running.process is None or running.state == "starting":
+            return
+        if running.process.poll() is None:
+            return
+        name = running.part.name
+        held = (self.layout.held / name).exists()
+        if running.state == "ready":
+            code = running.process.returncode
+            self.say(f"{name} ended with {code}" + (", held" if held else ""))
+            running.ready.clear()
+            self.note(running, "stopped")
+        if held or running.state == "failed":
+            return
+        now = time.monotonic()
+        running.restarts = [at for at in running.restarts if now - at < MINUTE]
+        if not running.part.restartable or len(running.restarts) >= RESTARTS:
+            self.note(running, "failed")
+            self.say(f"{name} stays down; see {self.layout.log(name)}")
+            return
+        running.restarts.append(now)
+        running.state = "starting"
+        threading.Thread(target=self.guarded_restart, args=(running,), daemon=True).start()
+
+    def guarded_restart(self, running: Running) -> None:
+        try:
+            self.spawn(running)
+            self.await_health(running)
+        except (StartFailed, OSError) as error:
+            self.say(str(error))
+            self.note(running, "stopped")
+
+    # Stopping
+
+    def stop(self) -> None:
+        """SIGTERM to every part, dependents first, then SIGKILL to what is left of them."""
+        self.stopping.set()
+        waiting = [running for running in reversed(self.parts.values()) if running.process]
+        trees = {running.part.name: tree(running.process) for running in waiting}
+        for running in waiting:
+            if running.process and running.process.poll() is None:
+                running.process.terminate()
+        began = time.monotonic()
+        for running in waiting:
+            if running.process is None:
+                continue
+            left = running.part.grace_seconds - (time.monotonic() - began)
+            try:
+                running.process.wait(max(left, 0.1))
+            except subprocess.TimeoutExpired:
+                running.process.kill()
+                running.process.wait()
+            kill_tree(trees[running.part.name])
+            self.note(running, "stopped")
+
+    # Telling
+
+    def note(self, running: Running, state: str) -> None:
+        running.state = state
+        with self.writing:
+            write_json(self.layout.parts, [described(one) for one in self.parts.values()])
+
+    def say(self, text: str) -> None:
+        line = f"{time.monotonic() - self.began:6.2f} s  {text}"
+        with self.layout.log("supervisor").open("a") as log:
+            log.write(line + "\n")
+        try:
+            print(line, flush=True)
+        except (BrokenPipeError, ValueError):
+            return  # `up` has gone; the log has it
+
+
+def described(running: Running) -> dict[str, Any]:
+    """One entry of parts.json."""
+    process, part = running.process, running.part
+    alive = process is not None and process.poll() is None
+    return {
+        "name": part.name,
+        "state": running.state,
+        "pid": process.pid if process and alive else None,
+        "started": started_at(process.pid) if process and alive else None,
+        "port": part.port,
+        "restarts": len(running.restarts),
+        "restartable": part.restartable,
+        "health": part.health.url if part.health else None,
+        "authority": str(part.health.authority)
+        if part.health and part.health.authority
+        else None,
+    }
+
+
+def started_at(pid: int) -> float | None:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def tree(process: subprocess.Popen[bytes] | None) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process.pid).children(recursive=True) if process else []
+    except psutil.NoSuchProcess:
+        return []
+
+
+def supervise(state: Path, guard: int) -> int:
+    """The supervisor's life; returns its exit code."""
+    layout = Layout(state)
+    settings = Settings.read(layout.settings)
+    endpoints, parts, steps = plan.stack(settings)
+    supervisor = Supervisor(layout, endpoints, parts, steps)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: supervisor.stopping.set())
+    threading.Thread(target=heed, args=(supervisor, guard), daemon=True).start()
+    code = 0
+    try:
+        supervisor.start()
+        if not supervisor.stopping.is_set():
+            write_json(layout.endpoints, endpoints.document())
+            supervisor.say("up")
+            supervisor.watch()
+    except StartFailed as error:
+        supervisor.say(f"failed: {error}")
+        code = 1
+    supervisor.stop()
+    supervisor.say("down")
+    return code
+
+
+def heed(supervisor: Supervisor, guard: int) -> None:
+    """Stop when the guard dies, or when `up` ends without having said "keep"."""
+    kept = False
+    while not supervisor.stopping.is_set():
+        if os.getppid() != guard:
+            break
+        if kept:
+            time.sleep(WATCH_SECONDS)
+            continue
+        readable, _, _ = select.select([sys.stdin], [], [], WATCH_SECONDS)
+        if readable:
+            kept = os.read(0, 64).startswith(b"keep")
+            if not kept:
+                break
+    supervisor.stopping.set()
+
+
+def guard_and_supervise(state: Path) -> int:
+    """Fork the supervisor, outlive it, and leave nothing of it behind."""
+    own = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os._exit(run_to_the_end(state, own))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    _, status = os.waitpid(child, 0)
+    kill_marked(state)
+    return os.waitstatus_to_exitcode(status)
+
+
+def run_to_the_end(state: Path, guard: int) -> int:
+    try:
+        return supervise(state, guard)
+    except BaseException as error:  # noqa: BLE001 - after a fork nothing may climb further
+        print(f"failed: {type(error).__name__}: {error}", flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(guard_and_supervise(Path(sys.argv[1])))

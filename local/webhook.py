@@ -1,0 +1,221 @@
+"""The API server's token webhook: who an EKS token stands for, and in which groups.
+
+    python -m local.webhook --port 6666 --aws URL --cluster batch-1 --region us-east-1
+
+EKS does this inside AWS. A token is a presigned GetCallerIdentity call; whoever can have STS
+answer it is the principal that signed it. The call is replayed against the embedded STS, and only
+there, and the role is looked up among the cluster's access entries.
+"""
+
+import argparse
+import base64
+import binascii
+import json
+import os
+import re
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import boto3
+from botocore.exceptions import ClientError
+
+Json = dict[str, Any]
+
+PREFIX = "k8s-aws-v1."
+LIFETIME = timedelta(minutes=15)  # EKS honours a token for 15 minutes from its date
+CLOCK_SKEW = timedelta(minutes=5)
+STS_HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.amazonaws\.com")
+# What a token may say; anything else could make STS do something other than identify the caller.
+PARAMETERS = {
+    "action", "version", "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-expires",
+    "x-amz-security-token", "x-amz-signature", "x-amz-signedheaders", "x-amz-user-agent",
+}  # fmt: skip
+ASSUMED_ROLE = re.compile(r"arn:aws:sts::(\d{12}):assumed-role/([^/]+)/(.+)")
+
+
+class TokenRefused(Exception):
+    """The token does not prove who sends it; the message says why."""
+
+
+@dataclass(frozen=True)
+class SignedCall:
+    """A presigned GetCallerIdentity call taken from a token."""
+
+    host: str
+    query: str
+
+    @classmethod
+    def from_token(cls, token: str, now: datetime) -> "SignedCall":
+        """Raises TokenRefused for anything but a call that STS alone can answer."""
+        if not token.startswith(PREFIX):
+            raise TokenRefused(f"not a token of EKS: it does not start with {PREFIX}")
+        encoded = token.removeprefix(PREFIX)
+        try:
+            url = urllib.parse.urlsplit(
+                base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+            )
+        except (binascii.Error, UnicodeDecodeError, ValueError) as error:
+            raise TokenRefused("not the base64 of a URL") from error
+        if url.scheme != "https" or not STS_HOST.fullmatch(url.netloc) or url.path != "/":
+            raise TokenRefused("signed for another address than that of STS")
+        query = urllib.parse.parse_qs(url.query)
+        lower = {key.lower(): values for key, values in query.items()}
+        if len(lower) != len(query) or any(len(values) > 1 for values in lower.values()):
+            raise TokenRefused("a parameter is given twice")
+        if unknown := lower.keys() - PARAMETERS:
+            raise TokenRefused(f"unknown parameter {sorted(unknown)[0]}")
+        if lower.get("action") != ["GetCallerIdentity"]:
+            raise TokenRefused("signed for another action than GetCallerIdentity")
+        if "x-k8s-aws-id" not in lower.get("x-amz-signedheaders", [""])[0].split(";"):
+            raise TokenRefused("the cluster's name is not among the signed headers")
+        try:
+            signed_at = datetime.strptime(
+                lower.get("x-amz-date", [""])[0], "%Y%m%dT%H%M%SZ"
+            ).replace(tzinfo=UTC)
+        except ValueError as error:
+            raise TokenRefused("no date of signature") from error
+        if not signed_at - CLOCK_SKEW <= now < signed_at + LIFETIME:
+            raise TokenRefused(f"expired: signed at {signed_at:%H:%M:%S}, good for 15 minutes")
+        return cls(url.netloc, url.query)
+
+
+def principal_of(caller_arn: str) -> str:
+    """The IAM ARN that access entries name, for the ARN with which STS names a caller.
+
+    A role's path is missing in both, as on EKS.
+    """
+    if match := ASSUMED_ROLE.fullmatch(caller_arn):
+        return f"arn:aws:iam::{match[1]}:role/{match[2]}"
+    return caller_arn
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Authenticates tokens of one cluster against one embedded AWS."""
+
+    aws: str
+    cluster: str
+    describe_entries: Callable[[], list[Json]]
+
+    def review(self, token: str, now: datetime) -> Json:
+        """The `status` of a TokenReview. Raises TokenRefused."""
+        call = SignedCall.from_token(token, now)
+        arn, user_id, account = self.identify(call)
+        principal = principal_of(arn)
+        for entry in self.describe_entries():
+            if without_path(entry["principalArn"]) != principal:
+                continue
+            extra = {"arn": [arn], "canonicalArn": [principal], "accountId": [account]}
+            return {
+                "authenticated": True,
+                "user": {
+                    "username": entry["username"] or arn,
+                    "uid": f"aws-iam-authenticator:{account}:{user_id}",
+                    "groups": entry["kubernetesGroups"],
+                    "extra": extra,
+                },
+            }
+        raise TokenRefused(f"no access entry of {self.cluster} for {principal}")
+
+    def identify(self, call: SignedCall) -> tuple[str, str, str]:
+        """ARN, user id and account of the signer, as STS sees them."""
+        headers = {"Host": call.host, "x-k8s-aws-id": self.cluster}
+        request = urllib.request.Request(f"{self.aws}/?{call.query}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                document = Xml.fromstring(answer.read())  # noqa: S314 - from our own emulator
+        except urllib.error.HTTPError as error:
+            raise TokenRefused(f"STS answers {error.code}: {error.read().decode()}") from error
+        values = {element.tag.rpartition("}")[2]: element.text or "" for element in document.iter()}
+        return values["Arn"], values["UserId"], values["Account"]
+
+
+def without_path(role_arn: str) -> str:
+    """The role's ARN as an assumed role shows it: without the path."""
+    head, separator, path = role_arn.partition(":role/")
+    return f"{head}{separator}{path.rsplit('/', 1)[-1]}" if separator else role_arn
+
+
+class AccessEntries:
+    """The cluster's access entries, asked for again after a second."""
+
+    def __init__(self, aws: str, cluster: str, region: str) -> None:
+        self.eks = boto3.client("eks", endpoint_url=aws, region_name=region)
+        self.cluster = cluster
+        self.lock = threading.Lock()
+        self.known: tuple[float, list[Json]] = (0.0, [])
+
+    def __call__(self) -> list[Json]:
+        with self.lock:
+            if time.monotonic() - self.known[0] > 1:
+                self.known = (time.monotonic(), self.describe())
+            return self.known[1]
+
+    def describe(self) -> list[Json]:
+        names = self.eks.list_access_entries(clusterName=self.cluster)["accessEntries"]
+        return [
+            dict(
+                self.eks.describe_access_entry(clusterName=self.cluster, principalArn=name)[
+                    "accessEntry"
+                ]
+            )
+            for name in names
+        ]
+
+
+def handler(webhook: Webhook) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.answer({"status": "ok"})
+
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            try:
+                status = webhook.review(review["spec"]["token"], datetime.now(UTC))
+            except (TokenRefused, ClientError, OSError) as error:
+                print(f"refused: {error}", file=sys.stderr, flush=True)
+                status = {"authenticated": False, "error": str(error)}
+            self.answer({**review, "status": status})
+
+        def answer(self, document: Json) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Successes are not worth a line, and tokens are never logged."""
+
+    return Handler
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--port", type=int, required=True)
+    options.add_argument("--aws", required=True, help="MiniStack's address")
+    options.add_argument("--cluster", required=True)
+    options.add_argument("--region", required=True)
+    chosen = options.parse_args()
+    if "AWS_ACCESS_KEY_ID" not in os.environ:
+        sys.exit("The webhook needs the embedded AWS's keys in its environment.")
+    entries = AccessEntries(chosen.aws, chosen.cluster, chosen.region)
+    webhook = Webhook(chosen.aws, chosen.cluster, entries)
+    ThreadingHTTPServer(("127.0.0.1", chosen.port), handler(webhook)).serve_forever()
+
+
+if __name__ == "__main__":
+    main()
