@@ -164,7 +164,8 @@ class KubernetesCluster:
         if status < 300:  # noqa: PLR2004
             return body
         message = str(body.get("message") or f"HTTP {status}")
-        if status in (401, 403):
+        # RBAC says "cannot VERB resource"; other 403s are policies that dislike the object.
+        if status == 401 or (status == 403 and " cannot " in message):  # noqa: PLR2004
             raise ClusterForbidden(message, status)
         retry_after = (body.get("details") or {}).get("retryAfterSeconds", 0)
         raise ClusterError(message, status, float(retry_after))

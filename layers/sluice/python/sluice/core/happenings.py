@@ -72,6 +72,7 @@ _RECLAIMS = {
     IntentKind.REQUEUE: "Requeueing",
     IntentKind.PREEMPT: "Preempted",
     IntentKind.CANCEL: "Cancelling",
+    IntentKind.FAIL: "Stopping",
     IntentKind.MIGRATE: "Migrating",
 }
 

@@ -33,6 +33,7 @@ class IntentKind(StrEnum):
     REQUEUE = "requeue"
     PREEMPT = "preempt"
     CANCEL = "cancel"
+    FAIL = "fail"
     MIGRATE = "migrate"
 
 
@@ -284,6 +285,10 @@ def release(workload: Workload, now: int) -> Change:
     reason = {"code": intent.reason, "message": intent.message}
     if intent.kind is IntentKind.CANCEL:
         end = {"state": State.CANCELLED, "finished_at": now, "reason": reason}
+        return Change(workload, guard, end, taken, ended)
+    if intent.kind is IntentKind.FAIL:
+        result = {"succeeded": False, "reason": intent.reason, "message": intent.message}
+        end = {"state": State.FINISHED, "finished_at": now, "reason": reason, "result": result}
         return Change(workload, guard, end, taken, ended)
     back = {
         "state": State.PENDING,

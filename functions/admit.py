@@ -1,0 +1,38 @@
+"""Runs admission cycles for every root cohort that is kicked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from sluice import bootstrap
+from sluice.errors import SluiceError
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger()
+metrics = Metrics()
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """One cycle serves all kicks of a root in the batch; a root that fails comes back alone."""
+    kicked: dict[str, list[str]] = {}
+    for record in event["Records"]:
+        root = record["attributes"]["MessageGroupId"]
+        kicked.setdefault(root, []).append(record["messageId"])
+    failed: list[str] = []
+    for root, messages in kicked.items():
+        try:
+            outcome = bootstrap.admit()(root)
+        except SluiceError as error:
+            logger.warning("pass given up", extra={"root": root, "error": str(error)})
+            failed += messages
+            continue
+        metrics.add_metric("admitted_workloads_total", MetricUnit.Count, outcome.admitted)
+        metrics.add_metric("ledger_conflicts_total", MetricUnit.Count, outcome.conflicts)
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}

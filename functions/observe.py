@@ -1,0 +1,21 @@
+"""Watches one cluster for most of a minute; the Scheduler starts the next run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger
+
+from sluice import bootstrap
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+WATCH_MS = 55_000
+logger = Logger()
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: LambdaContext) -> None:
+    until = bootstrap.clock().now() + WATCH_MS
+    bootstrap.observe()(event["cluster"], owner=context.aws_request_id, until=until)

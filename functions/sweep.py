@@ -1,0 +1,25 @@
+"""Every minute: kick what waits, audit every ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from sluice import bootstrap
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger()
+metrics = Metrics()
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(_event: dict[str, Any], _context: LambdaContext) -> None:
+    swept = bootstrap.sweep()()
+    metrics.add_metric("ledger_drift", MetricUnit.Count, len(swept.drift))
+    if swept.drift:
+        logger.error("a ledger differs from its reservations", extra={"drift": swept.drift})

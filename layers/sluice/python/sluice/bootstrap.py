@@ -1,0 +1,164 @@
+"""Wires adapters into use cases from a function's environment; built once per Lambda process."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+
+from sluice.adapters.dynamodb_catalog import DynamoDBCatalog, DynamoDBLeases
+from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
+from sluice.adapters.dynamodb_manifests import DynamoDBManifests
+from sluice.adapters.dynamodb_nodes import DynamoDBNodes
+from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
+from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
+from sluice.adapters.eks_clusters import EKSClusters
+from sluice.adapters.eventbridge_bus import EventBridgeBus
+from sluice.adapters.lambda_observers import LambdaObservers
+from sluice.adapters.s3_logs import S3Logs
+from sluice.adapters.sqs_queues import SQSCommands, SQSKicks
+from sluice.adapters.system_clock import SystemClock
+
+if TYPE_CHECKING:
+    from sluice.usecases.act import Act
+    from sluice.usecases.admit import Admit
+    from sluice.usecases.observe import Observe
+    from sluice.usecases.relay import Relay
+    from sluice.usecases.submit import Submit
+    from sluice.usecases.sweep import Sweep
+
+# One pool of connections for the threads of the use cases; retries are bounded so that a function
+# fails within its time and SQS brings the message back.
+CONFIG = Config(
+    max_pool_connections=24,
+    connect_timeout=3,
+    read_timeout=20,
+    retries={"mode": "standard", "total_max_attempts": 4},
+)
+
+
+def _env(name: str) -> str:
+    return os.environ[f"SLUICE_{name}"]
+
+
+@cache
+def client(service: str) -> Any:
+    return boto3.client(service, config=CONFIG)  # type: ignore[call-overload]
+
+
+@cache
+def clock() -> SystemClock:
+    return SystemClock()
+
+
+@cache
+def workloads() -> DynamoDBWorkloads:
+    return DynamoDBWorkloads(client("dynamodb"), _env("WORKLOADS_TABLE"))
+
+
+@cache
+def ledgers() -> DynamoDBLedgers:
+    return DynamoDBLedgers(
+        client("dynamodb"), _env("LEDGERS_TABLE"), _env("WORKLOADS_TABLE"), _env("CATALOG_TABLE")
+    )
+
+
+@cache
+def catalog() -> DynamoDBCatalog:
+    ledgers_table = os.environ.get("SLUICE_LEDGERS_TABLE", "")
+    return DynamoDBCatalog(client("dynamodb"), _env("CATALOG_TABLE"), ledgers_table)
+
+
+@cache
+def leases() -> DynamoDBLeases:
+    return DynamoDBLeases(client("dynamodb"), _env("CATALOG_TABLE"))
+
+
+@cache
+def manifests() -> DynamoDBManifests:
+    return DynamoDBManifests(
+        client("dynamodb"), client("s3"), _env("MANIFESTS_TABLE"), _env("BUCKET")
+    )
+
+
+@cache
+def timeline() -> DynamoDBTimeline:
+    return DynamoDBTimeline(client("dynamodb"), _env("TIMELINE_TABLE"))
+
+
+@cache
+def nodes() -> DynamoDBNodes:
+    return DynamoDBNodes(client("dynamodb"), _env("NODES_TABLE"))
+
+
+@cache
+def logs() -> S3Logs:
+    return S3Logs(client("s3"), _env("BUCKET"))
+
+
+@cache
+def kicks() -> SQSKicks:
+    return SQSKicks(client("sqs"), _env("KICKS_QUEUE_URL"))
+
+
+@cache
+def commands() -> SQSCommands:
+    return SQSCommands(client("sqs"), _env("COMMANDS_QUEUE_URL"))
+
+
+@cache
+def clusters() -> EKSClusters:
+    session = boto3.Session()
+    sts = client("sts")
+    core = session._session  # noqa: SLF001, boto3 keeps its botocore session there
+    return EKSClusters(client("eks"), core, sts.meta.region_name, sts.meta.endpoint_url)
+
+
+@cache
+def observers() -> LambdaObservers:
+    return LambdaObservers(client("lambda"), _env("OBSERVE_FUNCTION"), leases(), clock())
+
+
+@cache
+def submit() -> Submit:
+    from sluice.usecases.submit import Submit
+
+    return Submit(workloads(), manifests(), catalog(), clock())
+
+
+@cache
+def admit() -> Admit:
+    from sluice.usecases.admit import Admit
+
+    return Admit(workloads(), ledgers(), catalog(), kicks(), clock())
+
+
+@cache
+def relay() -> Relay:
+    from sluice.usecases.relay import Relay
+
+    return Relay(kicks(), commands(), timeline(), EventBridgeBus(client("events"), _env("BUS_NAME")))
+
+
+@cache
+def act() -> Act:
+    from sluice.usecases.act import Act
+
+    return Act(workloads(), manifests(), catalog(), clusters(), observers(), clock())
+
+
+@cache
+def observe() -> Observe:
+    from sluice.usecases.observe import Observe
+
+    return Observe(workloads(), clusters(), commands(), nodes(), logs(), leases(), clock())
+
+
+@cache
+def sweep() -> Sweep:
+    from sluice.usecases.sweep import Sweep
+
+    return Sweep(workloads(), ledgers(), catalog(), kicks(), clock())

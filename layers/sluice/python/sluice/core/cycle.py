@@ -1,0 +1,221 @@
+"""One admission cycle over records: what to release, whom to admit, who yields, and why not.
+
+Between the records of the protocol (core.workload) and the scheduler (core.admission).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sluice.core import model
+from sluice.core import workload as lifecycle
+from sluice.core.admission import Plan, Refusal, Scheduler
+from sluice.core.catalog import Catalog
+from sluice.core.reservations import Cells, added, cells, held_by, negative
+from sluice.core.workload import (
+    Change,
+    Intent,
+    IntentKind,
+    PodSetAssignment,
+    Reservation,
+    State,
+    Workload,
+    awaits_release,
+)
+
+UNLISTED = "ledger/"  # prefix of the stand-ins for quota whose holders were not read
+WAITING_FOR_PREEMPTION = "PRIORITY:Preempted"
+CLUSTER_MISSING = "PLATFORM:ClusterUnreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """All that a cycle decides on. `usage` is the ledger's; times are epoch ms.
+
+    `holders` are the workloads that hold quota, where somebody may have to yield; quota of holders
+    that are not listed counts all the same. `clusters` maps a cluster to the flavors it offers
+    (empty: all).
+    """
+
+    root: str
+    usage: Mapping[str, Mapping[str, int]]
+    releasing: Sequence[Workload]
+    waiting: Sequence[Workload]
+    holders: Sequence[Workload]
+    clusters: Mapping[str, Sequence[str]]
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change of a record with what it adds to its ClusterQueue's usage (negative: gives back)."""
+
+    change: Change
+    cq: str
+    weight: Cells
+
+    @property
+    def line(self) -> list[object]:
+        """The step in the audit record: id, generation, ClusterQueue, cells."""
+        before = self.change.before
+        return [before.id, before.generation, self.cq, self.weight]
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """In the order in which they must be committed: releases first, then admissions."""
+
+    released: tuple[Step, ...]
+    admitted: tuple[Step, ...]
+    preempted: tuple[Step, ...]
+    refusals: Mapping[str, Refusal]
+    plan: Plan | None = field(default=None, compare=False)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.released, *self.admitted, *self.preempted)
+
+
+def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
+    """Same input, same cycle."""
+    now = gathered.now
+    released = tuple(
+        Step(lifecycle.release(w, now), w.reservation.cq, negative(held_by(w)))
+        for w in gathered.releasing
+        if awaits_release(w) and w.reservation is not None
+    )
+    usage = used_after(gathered.usage, released)
+    scheduler = schedule(catalog, gathered, usage, policy)
+    plan = scheduler.run_pass(now)
+    waiting = {w.id: w for w in gathered.waiting}
+    holders = {w.id: w for w in gathered.holders}
+    admitted, refusals = [], dict(plan.refusals)
+    for admission in plan.admissions:
+        workload = waiting[admission.workload]
+        assigned = tuple(
+            PodSetAssignment(s.name, s.count, dict(s.flavors))
+            for s in admission.assignment.pod_sets
+        )
+        cluster = place(assigned, gathered.clusters)
+        if cluster is None:
+            message = f"no Cluster offers {', '.join(sorted(flavors_of(assigned)))}"
+            refusals[workload.id] = Refusal(workload.id, workload.cq, CLUSTER_MISSING, message, 1)
+            continue
+        cq = admission.cluster_queue
+        reservation = Reservation(workload.generation, cq, cluster, now, assigned)
+        weight = cells(workload.pod_sets, reservation)
+        admitted.append(Step(lifecycle.admit(workload, reservation, now), cq, weight))
+    preempted = [
+        Step(lifecycle.reclaim(victim, preemption(step.by, step.reason)), step.cluster_queue, {})
+        for step in plan.preemptions
+        if (victim := holders.get(step.victim))
+        and victim.state in (State.ADMITTED, State.DISPATCHED)
+    ]
+    return Cycle(released, tuple(admitted), tuple(preempted), refusals, plan)
+
+
+def schedule(
+    catalog: Catalog,
+    gathered: Gathered,
+    usage: Mapping[str, Mapping[str, int]],
+    policy: model.Policy,
+) -> Scheduler:
+    """The scheduler in the state of the ledger: holders by name, the rest of the usage unlisted."""
+    scheduler = Scheduler(catalog, gathered.root, policy)
+    rest = {cq: dict(amounts) for cq, amounts in usage.items()}
+    released = {w.id for w in gathered.releasing}
+    for holder in gathered.holders:
+        if holder.reservation is None or holder.id in released:
+            continue
+        for key, amount in held_by(holder).items():
+            of_queue = rest.get(holder.reservation.cq, {})
+            of_queue[key] = of_queue.get(key, 0) - amount
+        scheduler.hold(holding(holder))
+    for cq, amounts in sorted(rest.items()):
+        if left := {key: amount for key, amount in amounts.items() if amount > 0}:
+            scheduler.hold(unlisted(cq, left))
+    for position, workload in enumerate(gathered.waiting):
+        scheduler.enqueue(entry(workload, position))
+    return scheduler
+
+
+def used_after(
+    usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]
+) -> dict[str, Cells]:
+    """Raises ValueError if a release finds less in the ledger than it gives back."""
+    total = {cq: dict(amounts) for cq, amounts in usage.items()}
+    for step in steps:
+        if step.weight:
+            total = added(total, step.cq, step.weight)
+    return total
+
+
+def entry(workload: Workload, sequence: int = 0) -> model.Workload:
+    """A record as the scheduler sees it."""
+    options = workload.options
+    return model.Workload(
+        id=workload.id,
+        cluster_queue=workload.cq,
+        pod_sets=tuple(
+            model.PodSet(
+                s.name, s.count, s.requests, s.min_count, flavors=tuple(s.flavors) or None
+            )
+            for s in workload.pod_sets
+        ),
+        priority=workload.priority,
+        queued_at_ms=workload.created_at,
+        sequence=sequence,
+        local_queue=workload.queue,
+        user=workload.submitted_by or None,
+        preemptible=bool(options.get("preemptible", True)),
+        min_run_ms=int(options.get("min_runtime_ms", 0)),
+    )
+
+
+def holding(workload: Workload) -> model.Holding:
+    """Raises ValueError for a record without a reservation."""
+    if workload.reservation is None:
+        raise ValueError(f"workload {workload.id} holds no quota")
+    assigned = tuple(
+        model.PodSetAssignment(s.name, s.count, s.flavors) for s in workload.reservation.pod_sets
+    )
+    return model.Holding(
+        entry(workload),
+        model.Assignment(assigned),
+        since_ms=workload.reservation.at,
+        checkpoint_at_ms=workload.options.get("checkpoint_at"),
+        evicting=workload.state is State.RECLAIMING,
+    )
+
+
+def unlisted(cq: str, amounts: Cells) -> model.Holding:
+    """A stand-in that holds what a ClusterQueue's ledger counts beyond the listed holders."""
+    pod_sets, assigned = [], []
+    for number, (key, amount) in enumerate(sorted(amounts.items())):
+        flavor, resource = key.split("|", 1)
+        pod_sets.append(model.PodSet(str(number), 1, {resource: amount}))
+        assigned.append(model.PodSetAssignment(str(number), 1, {resource: flavor}))
+    workload = model.Workload(f"{UNLISTED}{cq}", cq, tuple(pod_sets), preemptible=False)
+    return model.Holding(workload, model.Assignment(tuple(assigned)), since_ms=0)
+
+
+def place(
+    assigned: Sequence[PodSetAssignment], clusters: Mapping[str, Sequence[str]]
+) -> str | None:
+    """The first cluster by name that offers every assigned flavor; None if there is none."""
+    wanted = flavors_of(assigned)
+    for name in sorted(clusters):
+        offered = clusters[name]
+        if not offered or wanted <= set(offered):
+            return name
+    return None
+
+
+def flavors_of(assigned: Iterable[PodSetAssignment]) -> set[str]:
+    return {flavor for pod_set in assigned for flavor in pod_set.flavors.values()}
+
+
+def preemption(by: str, reason: str) -> Intent:
+    message = f"yields its quota to {by} ({reason})"
+    return Intent(IntentKind.PREEMPT, WAITING_FOR_PREEMPTION, message, by=by)

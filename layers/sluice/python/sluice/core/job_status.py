@@ -1,0 +1,99 @@
+"""What the status of a Kubernetes Job, JobSet or Pod says, in Sluice's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+WORKLOAD_LABEL = "sluice.dev/workload"
+GENERATION_LABEL = "sluice.dev/generation"
+SUCCEEDED = {"Complete", "Completed", "SuccessCriteriaMet"}
+_FINAL = {"Complete": True, "Completed": True, "Failed": False}
+
+Document = Mapping[str, Any]
+
+
+def owner(document: Document) -> tuple[str, int] | None:
+    """(workload id, generation) of an object of ours, from its labels."""
+    labels = document["metadata"].get("labels") or {}
+    generation = labels.get(GENERATION_LABEL, "")
+    if WORKLOAD_LABEL not in labels or not generation.isdigit():
+        return None
+    return labels[WORKLOAD_LABEL], int(generation)
+
+
+def outcome(job: Document) -> Document | None:
+    """The result of a Job that has ended: `{succeeded, reason, message}`; None while it has not."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in _FINAL:
+            succeeded = _FINAL[condition["type"]]
+            return {
+                "succeeded": succeeded,
+                "reason": condition.get("reason") or condition["type"],
+                "message": condition.get("message") or "",
+            }
+    return None
+
+
+def all_ready(job: Document) -> bool:
+    """Whether every pod that should run is ready or already done."""
+    status, spec = job.get("status") or {}, job["spec"]
+    if "replicatedJobs" in spec:
+        statuses = status.get("replicatedJobsStatus") or ()
+        ready = {entry["name"]: entry.get("ready", 0) + entry.get("succeeded", 0) for entry in statuses}
+        return all(
+            ready.get(replicated["name"], 0) >= replicated.get("replicas", 1)
+            for replicated in spec["replicatedJobs"]
+        )
+    wanted = spec.get("parallelism", 1)
+    if (completions := spec.get("completions")) is not None:
+        wanted = min(wanted, completions)
+    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)
+
+
+def suspended(job: Document) -> bool:
+    return bool(job["spec"].get("suspend"))
+
+
+def exit_codes(pods: Iterable[Document]) -> dict[str, dict[str, int]]:
+    """Pod → container → exit code, of every container that has ended."""
+    codes: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended:
+                codes.setdefault(pod["metadata"]["name"], {})[container["name"]] = ended["exitCode"]
+    return codes
+
+
+def why_failed(pods: Iterable[Document]) -> str:
+    """One sentence for people: the first container that ended badly, or what a pod says of itself."""
+    for pod in pods:
+        name, status = pod["metadata"]["name"], pod.get("status") or {}
+        for container in status.get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended and ended["exitCode"]:
+                reason = ended.get("reason") or "Error"
+                tail = f": {ended['message']}" if ended.get("message") else ""
+                return (
+                    f"container {container['name']} of pod {name} exited with"
+                    f" {ended['exitCode']} ({reason}){tail}"
+                )
+        if status.get("phase") == "Failed" and status.get("message"):
+            return f"pod {name}: {status.get('reason', 'Failed')}: {status['message']}"
+    return ""
+
+
+def stuck(pods: Iterable[Document]) -> str:
+    """The message of a container that cannot start for a reason of its own, such as its image."""
+    for pod in pods:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
+                return f"{waiting['reason']}: {waiting.get('message', '')}"
+    return ""
+
+
+def running_pod(pod: Document) -> bool:
+    """Whether the pod may still execute anything."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")

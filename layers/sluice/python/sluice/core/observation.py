@@ -1,0 +1,189 @@
+"""What a cluster shows, and which changes of records follow from it. Pure, apart from its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.core import job_status
+from sluice.core import workload as lifecycle
+from sluice.core.workload import Change, Intent, IntentKind, State, Workload
+
+Document = dict[str, Any]
+Key = tuple[str, int]
+
+LATE_DISPATCH_MS = 15_000
+BACKOFF_BASE_MS = 60_000
+BACKOFF_MAX_MS = 3_600_000
+WAITING_FOR_NODE = "CAPACITY:WaitingForNode"
+IMAGE_PULL = "MISCONFIGURATION:ImagePull"
+JOB_LOST = "RECOVERY:JobLost"
+
+
+@dataclass
+class Seen:
+    """The Jobs (by workload, generation) and pods of ours on a cluster, as last seen."""
+
+    jobs: dict[Key, Document] = field(default_factory=dict)
+    pods: dict[Key, dict[str, Document]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        jobs: Iterable[Document], pods: Iterable[Document], versions: Mapping[str, str]
+    ) -> Seen:
+        seen = Seen(versions=dict(versions))
+        for kind, documents in (("Job", jobs), ("Pod", pods)):
+            for document in documents:
+                seen.take(kind, "ADDED", {"kind": kind, **document})
+        return seen
+
+    def replace(self, fresh: Seen) -> None:
+        self.jobs, self.pods = fresh.jobs, fresh.pods
+
+    def take(self, kind: str, change: str, document: Document) -> Key | None:
+        """Remember one event; the workload and generation that it is about."""
+        key = job_status.owner(document)
+        if key is None:
+            return None
+        uid = document["metadata"]["uid"]
+        if kind == "Pod":
+            pods = self.pods.setdefault(key, {})
+            if change == "DELETED":
+                pods.pop(uid, None)
+            else:
+                pods[uid] = document
+        elif change != "DELETED":
+            self.jobs[key] = document
+        elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
+            del self.jobs[key]
+        return key
+
+    def ids(self) -> list[str]:
+        return list(dict.fromkeys(workload for workload, _ in self.jobs))
+
+    def pods_of(self, workload_id: str, generation: int) -> list[Document]:
+        return list(self.pods.get((workload_id, generation), {}).values())
+
+
+def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Iterator[Change]:
+    """What the Job of the present generation says: running, finished, or late with its pods."""
+    job = seen.jobs.get((workload.id, workload.generation))
+    if job is None or not workload.uid or job["metadata"]["uid"] != workload.uid:
+        return
+    pods = seen.pods_of(workload.id, workload.generation)
+    ended = job_status.outcome(job)
+    if ended is not None:
+        if workload.state in (State.DISPATCHED, State.RECLAIMING):
+            yield lifecycle.finish(workload, _result(ended, pods), now)
+        return
+    if workload.state is not State.DISPATCHED:
+        return
+    if not workload.started_at:
+        if job_status.all_ready(job):
+            yield lifecycle.start(workload, now)
+        elif message := job_status.stuck(pods):
+            yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, IMAGE_PULL, message))
+        elif now - workload.dispatched_at > pods_ready_ms:
+            yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms))
+
+
+def disappeared(workload: Workload, seen: Seen, now: int) -> Iterator[Change]:
+    """A Job that is no longer there: the proof that a reclaimed generation is gone, or a loss."""
+    job = seen.jobs.get((workload.id, workload.generation))
+    if workload.state not in (State.DISPATCHED, State.RECLAIMING) or workload.gone:
+        return
+    if job is not None and (not workload.uid or job["metadata"]["uid"] == workload.uid):
+        return
+    pods = seen.pods_of(workload.id, workload.generation)
+    if any(job_status.running_pod(pod) for pod in pods):
+        return  # somebody deleted the Job without its pods: they still count
+    if workload.state is State.RECLAIMING:
+        yield lifecycle.gone(workload)
+    else:
+        message = f"its Job vanished from {workload.cluster}"
+        intent = Intent(IntentKind.REQUEUE, JOB_LOST, message, not_before=now)
+        yield lifecycle.reclaim(workload, intent)
+
+
+def orphans(
+    known: Mapping[str, Workload], seen: Seen, only: Container[Key] | None = None
+) -> Iterator[Document]:
+    """Jobs that no record stands for: left by a stale dispatcher, or of an ended generation."""
+    for key, job in seen.jobs.items():
+        workload_id, generation = key
+        workload = known.get(workload_id)
+        if job["metadata"].get("deletionTimestamp") or (only is not None and key not in only):
+            continue
+        if workload is None or workload.generation != generation:
+            yield job
+        elif workload.state is State.ADMITTED:
+            continue
+        elif workload.state in (State.DISPATCHED, State.RECLAIMING, State.FINISHED):
+            if workload.uid and workload.uid != job["metadata"]["uid"]:
+                yield job
+        else:
+            yield job
+
+
+def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> list[str]:
+    """Workloads whose command was lost: not dispatched, not un-suspended, not deleted yet."""
+    late = []
+    for workload in records:
+        job = seen.jobs.get((workload.id, workload.generation))
+        old = now - LATE_DISPATCH_MS
+        if workload.state is State.ADMITTED and workload.admitted_at < old:
+            late.append(workload.id)
+        elif workload.state is State.DISPATCHED and workload.dispatched_at < old:
+            if job is not None and job_status.suspended(job):
+                late.append(workload.id)
+        elif workload.state is State.RECLAIMING and not workload.gone:
+            migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
+            if not migrating and not (job and job["metadata"].get("deletionTimestamp")):
+                late.append(workload.id)
+    return late
+
+
+def backoff_ms(requeues: int) -> int:
+    """60·2^(n−1) s, at most an hour. Source: Kueue's waitForPodsReady."""
+    return int(min(BACKOFF_BASE_MS * 2 ** min(requeues, 10), BACKOFF_MAX_MS))
+
+
+def node_row(node: Document, now: int) -> Document | None:
+    """One line of the inventory; None for a machine that is no EC2 instance."""
+    metadata, labels = node["metadata"], node["metadata"].get("labels") or {}
+    provider = (node.get("spec") or {}).get("providerID", "")
+    if not provider.startswith("aws:///"):
+        return None
+    conditions: Sequence[Document] = (node.get("status") or {}).get("conditions") or ()
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return {
+        "instance": provider.rsplit("/", 1)[-1],
+        "node": metadata["name"],
+        "type": labels.get("node.kubernetes.io/instance-type", ""),
+        "zone": labels.get("topology.kubernetes.io/zone", ""),
+        "capacity_type": labels.get("karpenter.sh/capacity-type", ""),
+        "nodepool": labels.get("karpenter.sh/nodepool", ""),
+        "created": metadata.get("creationTimestamp", ""),
+        "allocatable": dict((node.get("status") or {}).get("allocatable") or {}),
+        "ready": ready,
+        "seen_at": now,
+    }
+
+
+def _result(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any]:
+    result = dict(ended) | {"exit_codes": job_status.exit_codes(pods)}
+    result["nodes"] = sorted({pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")})
+    if not ended["succeeded"] and (why := job_status.why_failed(pods)):
+        result["message"] = why
+    return result
+
+
+def _too_late(workload: Workload, now: int, pods_ready_ms: int) -> Intent:
+    wait = backoff_ms(workload.requeues)
+    message = (
+        f"not all pods were ready within {pods_ready_ms // 1000} s;"
+        f" back in the queue, next try in {wait // 1000} s"
+    )
+    return Intent(IntentKind.REQUEUE, WAITING_FOR_NODE, message, not_before=now + wait)

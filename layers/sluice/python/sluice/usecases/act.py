@@ -1,0 +1,161 @@
+"""Make one cluster match the records of some workloads: create, claim, un-suspend, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sluice.core import job_status
+from sluice.core import workload as lifecycle
+from sluice.core.identity import job_name
+from sluice.core.rendering import render
+from sluice.core.workload import Change, Intent, IntentKind, State, Workload
+from sluice.errors import ClusterError, ClusterForbidden
+from sluice.ports import (
+    AlreadyExists,
+    Catalog,
+    Clock,
+    Cluster,
+    Clusters,
+    Document,
+    Manifests,
+    Observers,
+    Workloads,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+PARALLEL = 8
+PERMANENT = {400, 403, 404, 405, 413, 422}
+POLICY_DENIED = "MISCONFIGURATION:PolicyDenied"
+
+
+@dataclass(frozen=True)
+class Act:
+    """Level-triggered: reads each record and does what it still asks for, so repeats are harmless."""
+
+    workloads: Workloads
+    manifests: Manifests
+    catalog: Catalog
+    clusters: Clusters
+    observers: Observers
+    clock: Clock
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
+
+    def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
+        """Raises ClusterError for a cluster that does not answer: the message will come again."""
+        records = [w for w in self.workloads.get_many(ids) if w.cluster == cluster_name]
+        cluster = self.clusters.cluster(cluster_name)
+        wanted = [w for w in records if w.state in (State.ADMITTED, State.DISPATCHED)]
+        unwanted = [w for w in records if w.state is State.RECLAIMING and not w.gone]
+        if wanted:
+            self.dispatch(cluster, wanted)
+            self.observers.wake(cluster_name)
+        if unwanted:
+            stopped = self.each(lambda w: stop(cluster, w, self.clock.now()), unwanted)
+            self.workloads.apply([change for change in stopped if change])
+
+    def dispatch(self, cluster: Cluster, wanted: Sequence[Workload]) -> None:
+        """Create suspended, claim, and only then un-suspend, with the claimed UID as precondition."""
+        manifests = self.manifests.get_many(w.id for w in wanted if w.state is State.ADMITTED)
+        flavors = self.catalog.snapshot().of("ResourceFlavor")
+
+        def job_of(workload: Workload) -> Document | Intent | None:
+            if workload.state is State.DISPATCHED:
+                return find(cluster, workload)
+            return create(cluster, workload, manifests[workload.id], flavors)
+
+        jobs = self.each(job_of, wanted)
+        refused = [
+            lifecycle.reclaim(w, job)
+            for w, job in zip(wanted, jobs, strict=True)
+            if isinstance(job, Intent)
+        ]
+        made = [
+            (w, job)
+            for w, job in zip(wanted, jobs, strict=True)
+            if job is not None and not isinstance(job, Intent)
+        ]
+        now = self.clock.now()
+        claims = [
+            lifecycle.claim(w, job["metadata"]["uid"], now)
+            for w, job in made
+            if w.state is State.ADMITTED
+        ]
+        self.workloads.apply([*claims, *refused])
+        # Whoever won the claim: the record, read again, says which Job may run.
+        current = {w.id: w for w in self.workloads.get_many(w.id for w, _ in made)}
+        self.each(
+            lambda pair: start(cluster, current[pair[0].id], pair[1]),
+            [pair for pair in made if pair[0].id in current],
+        )
+
+    def each(self, do: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        return list(self.pool.map(do, items))
+
+
+def create(
+    cluster: Cluster, workload: Workload, manifest: Document, flavors: Any
+) -> Document | Intent | None:
+    """The suspended Job of this generation, made or adopted; an Intent if it can never be made."""
+    try:
+        *volumes, job = render(workload, manifest, flavors)
+        for volume in volumes:
+            cluster.create(volume)
+        answer = cluster.create(job)
+    except ClusterForbidden:
+        raise  # our own permissions are wrong, not the workload: it waits until they are right
+    except ClusterError as error:
+        if error.status in PERMANENT:
+            return Intent(IntentKind.FAIL, POLICY_DENIED, f"{workload.cluster} refuses it: {error}")
+        raise
+    if not isinstance(answer, AlreadyExists):
+        return answer
+    existing = answer.existing
+    if job_status.owner(existing) != (workload.id, workload.generation):
+        message = f"{workload.cluster} has a Job {existing['metadata']['name']} that is not ours"
+        return Intent(IntentKind.FAIL, POLICY_DENIED, message)
+    return None if existing["metadata"].get("deletionTimestamp") else existing
+
+
+def find(cluster: Cluster, workload: Workload) -> Document | None:
+    name = job_name(workload.id, workload.generation)
+    return cluster.get(workload.kind, workload.namespace, name)
+
+
+def start(cluster: Cluster, workload: Workload, job: Document) -> None:
+    """Un-suspend the claimed Job; any other stays suspended until `observe` removes it."""
+    metadata = job["metadata"]
+    claimed = workload.state is State.DISPATCHED and workload.uid == metadata["uid"]
+    if not claimed or not job_status.suspended(job):
+        return
+    patch = {"metadata": {"uid": workload.uid}, "spec": {"suspend": False}}
+    cluster.patch(workload.kind, metadata["namespace"], metadata["name"], patch)
+
+
+def stop(cluster: Cluster, workload: Workload, now: int) -> Change | None:
+    """Delete the Job of a generation that must end; the proof that nothing runs, if there is one."""
+    job = find(cluster, workload)
+    if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
+        return lifecycle.gone(workload) if not pods_of(cluster, workload) else None
+    ended = job_status.outcome(job)
+    if ended and workload.uid:
+        return lifecycle.finish(workload, ended, now)
+    metadata = job["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        cluster.delete(workload.kind, workload.namespace, metadata["name"], uid=metadata["uid"])
+    if find(cluster, workload) is None and not pods_of(cluster, workload):
+        return lifecycle.gone(workload)
+    return None
+
+
+def pods_of(cluster: Cluster, workload: Workload) -> list[Document]:
+    """The pods of this generation that may still execute anything."""
+    selector = (
+        f"{job_status.WORKLOAD_LABEL}={workload.id},"
+        f"{job_status.GENERATION_LABEL}={workload.generation}"
+    )
+    pods, _ = cluster.list("Pod", selector=selector)
+    return [pod for pod in pods if job_status.running_pod(pod)]

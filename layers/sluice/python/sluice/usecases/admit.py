@@ -1,0 +1,168 @@
+"""Admit, release and preempt within one root cohort: the only writer of its ledger."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.core.cycle import Cycle, Gathered, Step, decide, used_after
+from sluice.core.model import ClusterQueue, StopPolicy
+from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
+from sluice.errors import KeptConflicting
+from sluice.ports import (
+    MAX_CHANGES,
+    Catalog,
+    CatalogSnapshot,
+    Clock,
+    Commit,
+    Kicks,
+    LedgerState,
+    Ledgers,
+    Workloads,
+)
+from sluice.usecases.configuration import Configured, clusters_of, configured
+
+ATTEMPTS = 8
+RELEASES = 500
+KEPT_REFUSALS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one call changed, for logs and metrics."""
+
+    root: str
+    version: int
+    admitted: int = 0
+    released: int = 0
+    preempted: int = 0
+    waiting: int = 0
+    conflicts: int = 0
+
+
+@dataclass(frozen=True)
+class Admit:
+    """`heads` bounds how many workloads of one ClusterQueue a cycle looks at."""
+
+    workloads: Workloads
+    ledgers: Ledgers
+    catalog: Catalog
+    kicks: Kicks
+    clock: Clock
+    heads: int = 100
+    budget_ms: int = 40_000
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+
+    def __call__(self, root: str) -> Outcome:
+        """Cycles until nothing more changes or the time is up (then kicks itself again).
+
+        Raises KeptConflicting when every race is lost, so that the kick returns to its queue.
+        """
+        started = self.clock.now()
+        admitted = released = preempted = conflicts = 0
+        while conflicts < ATTEMPTS:
+            ledger = self.ledgers.read(root)
+            catalog = self.catalog.snapshot()
+            config = configured(catalog)
+            if root not in config.queues.roots():
+                return Outcome(root, ledger.version)
+            gathered = self.gather(root, ledger, catalog, config)
+            cycle = decide(config.queues, gathered, config.policy)
+            version = self.commit(ledger, cycle, gathered.now)
+            if version is None:
+                conflicts += 1
+                continue
+            self.ledgers.record_pass(root, summary(cycle, version, gathered.now))
+            admitted += len(cycle.admitted)
+            released += len(cycle.released)
+            preempted += len(cycle.preempted)
+            more = cycle.admitted or len(gathered.releasing) >= RELEASES
+            late = self.clock.now() - started > self.budget_ms
+            if more and late:
+                self.kicks.kick([root])
+            if not more or late:
+                waiting = len(cycle.refusals)
+                return Outcome(root, version, admitted, released, preempted, waiting, conflicts)
+        raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
+
+    def gather(
+        self, root: str, ledger: LedgerState, catalog: CatalogSnapshot, config: Configured
+    ) -> Gathered:
+        """Indexes propose, consistent reads decide."""
+        now = self.clock.now()
+        root_of = config.queues.root_of
+        queues = [q for q in config.queues.cluster_queues.values() if root_of(q.name) == root]
+        proposed = self.pool.map(
+            lambda key: self.workloads.inbox(key[0], limit=key[1]),
+            [(release_key(root), RELEASES), *((pending_key(q.name), self.heads) for q in queues)],
+        )
+        releasing, *heads = [list(ids) for ids in proposed]
+        records = self.workloads.get_many([*releasing, *(i for ids in heads for i in ids)])
+        waiting = [w for w in records if waits(w, now) and root_of(w.cq) == root]
+        holders: Sequence[Workload] = ()
+        if waiting and any(map(may_evict, queues)):
+            ids = [i for cluster in catalog.of("Cluster") for i in self.workloads.active(cluster, root)]
+            holders = [w for w in self.workloads.get_many(ids) if w.reservation and w.root == root]
+        return Gathered(
+            root,
+            ledger.usage,
+            [w for w in records if awaits_release(w) and w.root == root],
+            waiting,
+            holders,
+            clusters_of(catalog),
+            now,
+        )
+
+    def commit(self, ledger: LedgerState, cycle: Cycle, now: int) -> int | None:
+        """The ledger's version after all transactions of a cycle; None if one lost its race."""
+        steps = cycle.steps
+        for first in range(0, len(steps), MAX_CHANGES):
+            batch = steps[first : first + MAX_CHANGES]
+            usage = used_after(ledger.usage, batch)
+            changes = tuple(step.change for step in batch)
+            commit = Commit(ledger, usage, changes, audit(cycle, batch), now)
+            if not self.ledgers.commit(commit).done:
+                return None
+            ledger = LedgerState(ledger.root, ledger.version + 1, ledger.limits, usage)
+        return ledger.version
+
+
+def waits(workload: Workload, now: int) -> bool:
+    return (
+        workload.state is State.PENDING and not workload.held and workload.not_before <= now
+    )
+
+
+def may_evict(queue: ClusterQueue) -> bool:
+    """Whether somebody may have to yield to this queue or because of it."""
+    preemption = queue.preemption
+    return (
+        preemption.within_cluster_queue != "Never"
+        or preemption.reclaim_within_cohort != "Never"
+        or queue.stop_policy is StopPolicy.HOLD_AND_DRAIN
+        or queue.max_running is not None
+        or queue.max_running_per_user is not None
+    )
+
+
+def audit(cycle: Cycle, batch: Sequence[Step]) -> Mapping[str, Any]:
+    """The lines of the batch record, by what happened."""
+    kinds = {"released": cycle.released, "admitted": cycle.admitted, "preempted": cycle.preempted}
+    chosen = {id(step) for step in batch}
+    lines = {kind: [s.line for s in steps if id(s) in chosen] for kind, steps in kinds.items()}
+    return {kind: rows for kind, rows in lines.items() if rows}
+
+
+def summary(cycle: Cycle, version: int, now: int) -> Mapping[str, Any]:
+    """The newest pass as `why` and `ls` read it; refusals as compressed JSON."""
+    refusals = {
+        refusal.workload: [refusal.code, refusal.message, refusal.position]
+        for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]
+    }
+    packed = zlib.compress(json.dumps(refusals).encode())
+    return {"at": now, "version": version, "refusals": packed}
+

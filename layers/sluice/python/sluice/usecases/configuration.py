@@ -1,0 +1,69 @@
+"""The applied objects as the core's configuration; parsed once per catalog version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sluice.core.catalog import Catalog
+from sluice.core.model import Policy
+from sluice.core.objects import parse_objects
+from sluice.ports import CatalogSnapshot
+
+QUEUEING_KINDS = (
+    "ResourceFlavor",
+    "Cohort",
+    "ClusterQueue",
+    "LocalQueue",
+    "WorkloadPriorityClass",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    queues: Catalog
+    policy: Policy
+
+
+def configured(snapshot: CatalogSnapshot) -> Configured:
+    """Raises core.document.DocumentError only if something was stored that `apply` refuses."""
+    return _parsed(_Keyed(snapshot))
+
+
+def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
+    """Cluster → the flavors it offers; empty means all of them. Cordoned clusters are left out."""
+    return {
+        name: document.get("spec", {}).get("flavors", ())
+        for name, document in snapshot.of("Cluster").items()
+        if not document.get("spec", {}).get("cordoned")
+    }
+
+
+class _Keyed:
+    """A snapshot by identity: the catalog keeps one object while its version stays."""
+
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self.snapshot = snapshot
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and other.snapshot is self.snapshot
+
+    def __hash__(self) -> int:
+        return id(self.snapshot)
+
+
+@lru_cache(maxsize=2)
+def _parsed(keyed: _Keyed) -> Configured:
+    documents = [
+        document for kind in QUEUEING_KINDS for document in keyed.snapshot.of(kind).values()
+    ]
+    objects = parse_objects(documents)
+    queues = Catalog(
+        flavors=objects.resource_flavors,
+        cohorts=objects.cohorts,
+        cluster_queues=objects.cluster_queues,
+        local_queues=objects.local_queues,
+        priority_classes=objects.priority_classes,
+    )
+    return Configured(queues, Policy())
