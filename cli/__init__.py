@@ -1,1 +1,1 @@
-"""The `sluice` command."""
+"""The `sluice` command: submit, look, wait, steer, account, operate."""

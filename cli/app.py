@@ -1,0 +1,57 @@
+"""What every command shares, made only when it is first needed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from cli.aws import Aws
+    from cli.client import Client
+    from cli.outbox import Outbox
+    from cli.settings import Settings
+
+
+@dataclass
+class App:
+    """Settings, the api and the submission queue of one command; clock and sleep are replaceable."""
+
+    profile: str | None = None
+    api_url: str | None = None
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = field(default=time.sleep)
+
+    @cached_property
+    def settings(self) -> Settings:
+        from cli.settings import discover  # noqa: PLC0415 - a command pays for what it uses
+
+        return discover(profile=self.profile, api_url=self.api_url)
+
+    @cached_property
+    def aws(self) -> Aws:
+        from cli.aws import Aws  # noqa: PLC0415
+
+        return Aws(self.settings)
+
+    @cached_property
+    def client(self) -> Client:
+        from cli.client import Client  # noqa: PLC0415
+
+        return Client(self.aws.transport())
+
+    def outbox(self, transport: str) -> Outbox:
+        """The way of documents to the control plane: `sqs` or `events`."""
+        from cli.outbox import EventOutbox, SqsOutbox  # noqa: PLC0415
+
+        if transport == "events":
+            return EventOutbox(self.aws.client("events"), self.aws.published("bus").value)
+        url = self.aws.published("queues/submissions").value
+        return SqsOutbox(self.aws.client("sqs"), url)
+
+
+pass_app: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(App)

@@ -1,0 +1,101 @@
+"""The AWS clients of a command, made from settings; imported only by commands that call AWS."""
+
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli.errors import CommandError, DeniedError, UnavailableError
+from cli.settings import PUBLISHED, Setting, Settings
+from cli.transport import FunctionUrl
+
+DENIED_CODES = {"AccessDenied", "AccessDeniedException", "UnrecognizedClientException"}
+DENIED_CODES |= {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId"}
+MISSING_CODES = {"ParameterNotFound"}
+
+
+class Aws:
+    """One session; clients and credentials as the settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def session(self) -> botocore.session.Session:
+        session = botocore.session.Session(profile=self.settings.profile.value or None)
+        if keys := self.settings.keys:
+            session.set_credentials(keys.access_key, keys.secret_key)
+        return session
+
+    @cached_property
+    def region(self) -> str:
+        region = self.settings.region.value or self.session.get_config_variable("region")
+        if not region:
+            raise CommandError(
+                "no AWS Region is set",
+                hint="set AWS_REGION, `region` in sluice.yaml, or a Region in your AWS profile",
+            )
+        return str(region)
+
+    def client(self, service: str) -> Any:
+        return self.session.create_client(
+            service,
+            region_name=self.region,
+            endpoint_url=self.settings.endpoint_url.value or None,
+        )
+
+    def published(self, parameter: str) -> Setting:
+        """A name that the stacks publish. Raises CommandError if there is no such deployment."""
+        if known := self.settings.published.get(parameter):
+            return known
+        path = f"/{self.settings.name.value}/{parameter}"
+        try:
+            answer = self.client("ssm").get_parameter(Name=path)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in MISSING_CODES:
+                raise CommandError(
+                    f"no Sluice named {self.settings.name.value!r} is deployed in {self.region}: "
+                    f"the SSM parameter {path} does not exist",
+                    hint=f"start the embedded stack (`sluice local up`), deploy (`make deploy`), "
+                    f"name it in sluice.yaml, or set {PUBLISHED[parameter]}",
+                ) from error
+            raise explained(error) from error
+        except BotoCoreError as error:
+            raise explained(error) from error
+        return Setting(str(answer["Parameter"]["Value"]), f"SSM parameter {path}")
+
+    def transport(self) -> FunctionUrl:
+        """The way to the api. Raises DeniedError without credentials."""
+        credentials = self.session.get_credentials()
+        if credentials is None:
+            raise DeniedError(
+                "no AWS credentials found",
+                hint="log in (`aws sso login`, `aws configure`) or name a profile with --profile",
+            )
+        url = reachable(self.published("api").value, self.settings.endpoint_url.value)
+        return FunctionUrl(url, self.region, credentials)
+
+
+def reachable(function_url: str, endpoint_url: str) -> str:
+    """The address under which a Function URL answers; an emulator serves it below its own."""
+    host = urlsplit(function_url).hostname or ""
+    if endpoint_url and host.endswith(".on.aws"):
+        return f"{endpoint_url.rstrip('/')}/_aws/lambda-url/{host.split('.')[0]}"
+    return function_url.rstrip("/")
+
+
+def explained(error: ClientError | BotoCoreError) -> CommandError:
+    """An error of AWS as ours, with the exit code that it deserves."""
+    if isinstance(error, ClientError):
+        code = error.response.get("Error", {}).get("Code", "")
+        if code in DENIED_CODES:
+            return DeniedError(str(error), hint="check with `aws sts get-caller-identity`")
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if status >= 500 or "Throttl" in code:  # noqa: PLR2004 - HTTP's own border
+            return UnavailableError(str(error), hint="try again")
+        return CommandError(str(error))
+    if type(error).__name__ in {"NoCredentialsError", "CredentialRetrievalError"}:
+        return DeniedError(str(error), hint="log in, or name a profile with --profile")
+    return UnavailableError(str(error), hint="`sluice config show` tells which address is used")

@@ -1,0 +1,106 @@
+"""`sluice describe`: all that is known about a workload, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.commands.events import EVENT_COLUMNS
+from cli.figures import amounts, between, dollars
+from cli.output import Json, clean, document, output_option, paint, table
+from cli.selection import find, one_workload
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+
+@click.command()
+@one_workload
+@output_option
+@pass_app
+def describe(app: App, *, workload: str | None, name: str | None, output: str) -> None:
+    """Tell all about a workload: state, quota, runs, result, timeline."""
+    found = find(app.client, workload, name)
+    events = app.client.ask("workloads", found["id"], "events")["items"]
+    if output in {"json", "yaml"}:
+        document(found | {"events": events}, output)
+        return
+    now_ms = int(app.now() * 1_000)
+    facts = [(label, value) for label, value in _facts(found, now_ms) if value]
+    width = max(len(label) for label, _ in facts) + 2
+    for label, value in facts:
+        click.echo(f"{label + ':':<{width}}{paint(clean(value))}")
+    if found.get("podSets"):
+        click.echo("\nPod sets:")
+        click.echo(_pod_sets(found["podSets"]))
+    if found.get("runs"):
+        click.echo("\nRuns:")
+        click.echo(_runs(found["runs"]))
+    for error in found.get("errors") or ():
+        click.echo(clean(f"\nError in {error['field']}: {error['message']}"))
+    click.echo("\nEvents:")
+    click.echo(
+        table(
+            [c.heading for c in EVENT_COLUMNS], [[c.cell(e) for c in EVENT_COLUMNS] for e in events]
+        )
+    )
+
+
+def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
+    reason = found.get("reason") or {}
+    result = found.get("result") or {}
+    yield "Id", found["id"]
+    yield "Name", found["name"]
+    yield "Namespace", found["namespace"]
+    yield "Queue", found["queue"]
+    yield "ClusterQueue", found.get("clusterQueue", "")
+    yield "Cohort", found.get("root", "")
+    yield "Status", found["phase"]
+    yield "Reason", ": ".join(filter(None, (reason.get("code"), reason.get("message"))))
+    yield "Position", str(found.get("position") or "")
+    yield "Priority", f"{found['priority']} {found.get('priorityClass', '')}".strip()
+    yield "Request", amounts(found.get("request") or {})
+    yield "Submitted by", found.get("user", "")
+    yield "Submitted", f"{between(found['createdAt'], now_ms)} ago"
+    yield "Waited", between(found["createdAt"], found.get("admittedAt"))
+    yield "Runtime", between(found.get("startedAt"), found.get("finishedAt") or now_ms)
+    yield "Generation", str(found["generation"])
+    yield "Recoveries", str(found.get("recoveries") or "")
+    yield "Cluster", found.get("cluster", "")
+    yield "Flavors", amounts(found.get("flavors") or {})
+    yield "Last checkpoint", between(found.get("lastCheckpointAt"), now_ms)
+    yield "Cost", dollars(found.get("costUsd"))
+    yield "Result", ": ".join(filter(None, (result.get("reason"), result.get("message"))))
+    for pod, codes in (result.get("exit_codes") or {}).items():
+        yield f"Exit codes of {pod}", ", ".join(f"{name} {code}" for name, code in codes.items())
+
+
+def _pod_sets(pod_sets: list[Json]) -> str:
+    cells = [
+        [
+            pod_set["name"],
+            str(pod_set["count"]),
+            str(pod_set.get("minCount") or ""),
+            amounts(pod_set["requests"]),
+            ",".join(pod_set.get("flavors") or ()),
+        ]
+        for pod_set in pod_sets
+    ]
+    return table(["NAME", "COUNT", "MIN", "REQUEST", "FLAVORS"], cells)
+
+
+def _runs(runs: list[Json]) -> str:
+    cells = [
+        [
+            str(run["generation"]),
+            run.get("cluster", ""),
+            between(run.get("admittedAt"), run.get("startedAt")),
+            between(run.get("startedAt"), run.get("endedAt")),
+            run.get("outcome", ""),
+        ]
+        for run in runs
+    ]
+    return table(["GENERATION", "CLUSTER", "START-UP", "RUNTIME", "OUTCOME"], cells)

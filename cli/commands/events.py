@@ -1,0 +1,50 @@
+"""`sluice events`: what happened to a workload."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.output import Column, Row, hint, output_option, rows
+from cli.selection import ENDED, find, one_workload
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+FOLLOW_SECONDS = 1.0
+
+
+def _time(row: Row) -> str:
+    return datetime.fromtimestamp(row["at"] / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+EVENT_COLUMNS = (
+    Column("TIME", _time),
+    Column("GEN", lambda row: str(row["generation"])),
+    Column("WHAT", lambda row: row["what"]),
+    Column("MESSAGE", lambda row: row["message"]),
+)
+
+
+@click.command()
+@one_workload
+@click.option("-f", "--follow", is_flag=True, help="Print new events until the workload ends.")
+@output_option
+@pass_app
+def events(app: App, *, workload: str | None, name: str | None, follow: bool, output: str) -> None:
+    """Print what happened to a workload, oldest first."""
+    found = find(app.client, workload, name)
+    items = app.client.ask("workloads", found["id"], "events")["items"]
+    rows(items, EVENT_COLUMNS, output, name="what")
+    if not items:
+        hint("nothing recorded yet")
+    while follow and found["phase"] not in ENDED:
+        app.sleep(FOLLOW_SECONDS)
+        found = app.client.workload(found["id"])
+        known = len(items)
+        items = app.client.ask("workloads", found["id"], "events")["items"]
+        for item in items[known:]:
+            click.echo("  ".join(column.cell(item) for column in EVENT_COLUMNS))

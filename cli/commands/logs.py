@@ -1,0 +1,122 @@
+"""`sluice logs`: a workload's logs, live or from the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.errors import NotFoundError
+from cli.output import hint
+from cli.selection import ENDED, find, one_workload
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from cli.output import Json
+
+FOLLOW_SECONDS = 1.0
+
+
+@click.command()
+@one_workload
+@click.option("-f", "--follow", is_flag=True, help="Go on until the workload ends.")
+@click.option("-p", "--previous", is_flag=True, help="Logs of the generation before this one.")
+@click.option("-g", "--generation", type=click.IntRange(min=0), help="Logs of this generation.")
+@click.option("--pod", default="", help="Only this pod.")
+@click.option("-c", "--container", default="", help="Only this container.")
+@pass_app
+def logs(
+    app: App,
+    *,
+    workload: str | None,
+    name: str | None,
+    follow: bool,
+    previous: bool,
+    generation: int | None,
+    pod: str,
+    container: str,
+) -> None:
+    """Print a workload's logs: of running pods as they are, of past ones from the archive."""
+    found = find(app.client, workload, name, outcome=True)
+    if previous:
+        generation = found["generation"] - 1
+        if generation < 0:
+            raise NotFoundError(f"workload {found['id']} has run once only")
+    reader = Reader(app, found["id"], generation, pod, container)
+    if follow:
+        _follow(app, reader)
+        return
+    printed = sum(map(_print, reader.news()))
+    if not printed:
+        hint(f"no logs yet; workload {found['id']} is {found['phase']}")
+
+
+class Reader:
+    """Reads what is new in the logs of a workload, each pod's container from where it stopped."""
+
+    def __init__(
+        self, app: App, workload_id: str, generation: int | None, pod: str, container: str
+    ) -> None:
+        self.app, self.id, self.generation = app, workload_id, generation
+        self.pod, self.container = pod, container
+        self.offsets: dict[tuple[int, str, str], int] = {}
+
+    def news(self) -> Iterator[tuple[str, str]]:
+        """(pod/container, new text) of each log that has grown."""
+        wanted = {} if self.generation is None else {"generation": str(self.generation)}
+        listed = self.app.client.ask("workloads", self.id, "logs", **wanted)["items"]
+        chosen = [log for log in listed if self._chosen(log)]
+        for log in chosen:
+            label = f"{log['pod']}/{log['container']}" if len(chosen) > 1 else ""
+            for text in self._rest(log):
+                yield label, text
+
+    def _chosen(self, log: Json) -> bool:
+        return self.pod in {"", log["pod"]} and self.container in {"", log["container"]}
+
+    def _rest(self, log: Json) -> Iterator[str]:
+        key = (int(log["generation"]), str(log["pod"]), str(log["container"]))
+        while True:
+            part = self.app.client.ask(
+                "workloads",
+                self.id,
+                "logs",
+                generation=str(key[0]),
+                pod=key[1],
+                container=key[2],
+                offset=str(self.offsets.get(key, 0)),
+            )
+            self.offsets[key] = part["offset"]
+            if part["text"]:
+                yield part["text"]
+            if not part["more"]:
+                return
+
+
+def follow_to_the_end(app: App, workload_id: str, *, fresh: bool) -> None:
+    """Prints logs until the workload ends; `fresh`: its record may still be under way."""
+    if fresh:
+        from cli.watching import Lines, Watch  # noqa: PLC0415
+
+        Watch(app, [workload_id], "running", fresh=True)(Lines())
+    _follow(app, Reader(app, workload_id, None, "", ""))
+
+
+def _follow(app: App, reader: Reader) -> None:
+    while True:
+        ended = app.client.workload(reader.id)["phase"] in ENDED
+        for news in reader.news():
+            _print(news)
+        if ended:
+            return
+        app.sleep(FOLLOW_SECONDS)
+
+
+def _print(news: tuple[str, str]) -> int:
+    label, text = news
+    if label:
+        text = "".join(f"[{label}] {line}" for line in text.splitlines(keepends=True))
+    click.echo(text, nl=False)
+    return len(text)

@@ -1,0 +1,67 @@
+"""`sluice ls`: lists workloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.columns import heading, workload_columns
+from cli.errors import Outcome
+from cli.exit_codes import Exit
+from cli.output import Json, hint, output_option, rows
+from cli.parameters import DURATION
+from cli.watching import live_view
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+WATCH_SECONDS = 2.0
+
+
+@click.command()
+@click.option("-q", "--queue", default="", help="Those of this LocalQueue (NAMESPACE/NAME).")
+@click.option("-u", "--user", default="", help="Those that this user or role submitted.")
+@click.option("-s", "--state", default="", help="Those of this phase or state, e.g. PENDING.")
+@click.option("-l", "--selector", default="", help="Those with these labels (a=b,c=d).")
+@click.option("-n", "--name", default="", help="Those of this name.")
+@click.option("--since", type=DURATION, help="Those submitted since then, e.g. 2h.")
+@click.option("--all", "everything", is_flag=True, help="However old.")
+@click.option("--limit", default=500, show_default=True, type=click.IntRange(min=1))
+@click.option("-w", "--watch", is_flag=True, help="Keep the list on the screen.")
+@output_option
+@pass_app
+def ls(
+    app: App,
+    *,
+    since: float | None,
+    everything: bool,
+    limit: int,
+    watch: bool,
+    output: str,
+    **filters: str,
+) -> None:
+    """List workloads: without filters the unfinished ones and those of the last 24 hours."""
+
+    def listed() -> list[Json]:
+        start = {} if since is None else {"since": str(int((app.now() - since) * 1_000))}
+        if everything:
+            start = {"since": "0"}
+        return list(app.client.workloads(limit=limit, **filters, **start))
+
+    if watch:
+        try:
+            with live_view(app) as view:
+                while True:
+                    view(listed())
+                    app.sleep(WATCH_SECONDS)
+        except KeyboardInterrupt:
+            raise Outcome(Exit.INTERRUPTED) from None
+    items = listed()
+    if output in {"table", "wide"}:
+        hint(heading(items) if items else "no workloads; `sluice submit -f FILE` sends one")
+    if items or output not in {"table", "wide"}:
+        rows(items, workload_columns(int(app.now() * 1_000)), output)
+    if len(items) == limit:
+        hint(f"only the newest {limit} are shown; raise --limit, or filter")

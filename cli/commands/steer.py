@@ -1,0 +1,130 @@
+"""`sluice cancel`, `hold`, `release`, `requeue`, `reprioritize`: one request for each workload."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.app import pass_app
+from cli.errors import CommandError, Outcome
+from cli.exit_codes import Exit
+from cli.output import Column, Json, hint, output_option, rows
+from cli.selection import find_many, many_workloads
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+COLUMNS = (
+    Column("ID", lambda row: row["id"]),
+    Column("NAME", lambda row: row["name"]),
+    Column("STATUS", lambda row: row["phase"]),
+    Column("RESULT", lambda row: row["result"]),
+)
+
+
+def _steering(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Selection, `--dry-run`, `-y` and `--reason`: the same for every verb."""
+    for option in (
+        output_option,
+        click.option("--reason", default="", help="Why; shown in the timeline."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Show which workloads are meant."),
+    ):
+        command = option(command)
+    return pass_app(many_workloads(command))
+
+
+@click.command()
+@_steering
+def cancel(app: App, **options: Any) -> None:
+    """Cancel workloads: pending ones at once, running ones are stopped first."""
+    _steer(app, "cancel", {}, **options)
+
+
+@click.command()
+@_steering
+def hold(app: App, **options: Any) -> None:
+    """Keep pending workloads from being admitted until `sluice release`."""
+    _steer(app, "hold", {}, **options)
+
+
+@click.command()
+@_steering
+def release(app: App, **options: Any) -> None:
+    """Let held workloads be admitted again."""
+    _steer(app, "release", {}, **options)
+
+
+@click.command()
+@_steering
+def requeue(app: App, **options: Any) -> None:
+    """Stop workloads and put them back into their queue."""
+    _steer(app, "requeue", {}, **options)
+
+
+@click.command()
+@click.option(
+    "-p", "--priority", required=True, help="A number (higher is more important) or a class."
+)
+@_steering
+def reprioritize(app: App, *, priority: str, **options: Any) -> None:
+    """Change the priority of pending workloads."""
+    value: int | str = int(priority) if priority.lstrip("-").isdigit() else priority
+    _steer(app, "reprioritize", {"priority": value}, **options)
+
+
+def _steer(
+    app: App,
+    verb: str,
+    body: Json,
+    *,
+    workloads: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    reason: str,
+    output: str,
+    **filters: str | None,
+) -> None:
+    """Does `verb` to each selected workload; goes on after a refusal, and reports it."""
+    found = find_many(app.client, workloads, **{k: v or "" for k, v in filters.items()})
+    if dry_run:
+        _show(found, [f"would {verb}"] * len(found), output)
+        return
+    if not workloads and not yes:
+        _confirm(verb, found)
+    changed, results, failures = [], [], []
+    for each in found:
+        try:
+            changed.append(
+                app.client.tell("workloads", each["id"], verb, body=body | {"reason": reason})
+            )
+            results.append(str(changed[-1]["result"]))
+        except CommandError as error:
+            changed.append(each)
+            results.append(error.message)
+            failures.append(error)
+    if len(found) == 1 and failures:
+        raise failures[0]
+    _show(changed, results, output)
+    if failures:
+        hint(f"{len(failures)} of {len(found)} refused")
+        raise Outcome(Exit(failures[0].exit_code))
+
+
+def _confirm(verb: str, found: Sequence[Json]) -> None:
+    """Asks before a selection is changed. Without a terminal nobody can answer: -y is needed."""
+    if not found:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{verb} {len(found)} workloads: say -y to mean it")
+    click.confirm(f"{verb} {len(found)} workloads?", abort=True, err=True)
+
+
+def _show(found: Sequence[Json], results: Sequence[str], form: str) -> None:
+    if not found and form in {"table", "wide"}:
+        hint("no workload matches")
+        return
+    rows([each | {"result": r} for each, r in zip(found, results, strict=True)], COLUMNS, form)

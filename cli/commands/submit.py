@@ -1,0 +1,170 @@
+"""`sluice submit`: sends job documents and says under which ids they will be known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.app import pass_app
+from cli.documents import Submission, read, submission
+from cli.errors import Outcome, RefusedError
+from cli.exit_codes import Exit
+from cli.outbox import letter
+from cli.output import Column, Json, hint, output_option, rows
+from cli.parameters import DURATION
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+COLUMNS = (
+    Column("ID", lambda row: row["id"]),
+    Column("NAMESPACE", lambda row: row["namespace"]),
+    Column("NAME", lambda row: row["name"]),
+    Column("RESULT", lambda row: row["result"]),
+)
+
+
+def delivery_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that `submit` and `run` share."""
+    for option in (
+        output_option,
+        click.option(
+            "--transport",
+            type=click.Choice(["sqs", "events"]),
+            default="sqs",
+            show_default=True,
+            help="Way to the control plane.",
+        ),
+        click.option("--idempotency-key", help="Key of the (only) document: same key, same id."),
+        click.option("--follow", is_flag=True, help="Print the logs until the end (one document)."),
+        click.option("--timeout", type=DURATION, help="With --wait: give up after (code 101)."),
+        click.option("--wait", is_flag=True, help="Wait for the end; report the outcome."),
+        click.option(
+            "--dry-run",
+            type=click.Choice(["client", "server"]),
+            help="Check only: fields here, or policy, quota and flavors there.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|-|DIR",
+    help="YAML or JSON, several documents allowed; may be repeated.",
+)
+@click.option("-N", "--namespace", help="Namespace of documents that name none.")
+@delivery_options
+@pass_app
+def submit(
+    app: App,
+    *,
+    files: tuple[str, ...],
+    namespace: str | None,
+    idempotency_key: str | None,
+    **delivery: object,
+) -> None:
+    """Submit job documents: Workload, Job or JobSet.
+
+    The ids are known and printed at once; whether a document is accepted shows in its record
+    (`sluice get ID`, or --wait).
+    """
+    sources = read(files)
+    if idempotency_key and len(sources) > 1:
+        raise click.UsageError(f"--idempotency-key is for one document, not {len(sources)}")
+
+    def home() -> str:
+        return namespace or home_namespace(app)
+
+    submissions = [submission(s, key=idempotency_key, namespace=home) for s in sources]
+    deliver(app, submissions, **delivery)  # type: ignore[arg-type]
+
+
+def home_namespace(app: App) -> str:
+    """The namespace of the caller's tenant. Raises RefusedError if there is none."""
+    namespaces = app.client.ask("identity").get("namespaces") or []
+    if not namespaces:
+        raise RefusedError(
+            "the document names no namespace and your tenant has none of its own",
+            hint="write metadata.namespace, or give --namespace",
+        )
+    return str(namespaces[0])
+
+
+def deliver(
+    app: App,
+    submissions: Sequence[Submission],
+    *,
+    dry_run: str | None,
+    wait: bool,
+    follow: bool,
+    timeout: float | None,
+    transport: str,
+    output: str,
+) -> None:
+    """Sends, prints the ids, and then waits or follows if that was asked for."""
+    if follow and len(submissions) != 1:
+        raise click.UsageError("--follow is for one document")
+    _require_distinct(submissions)
+    if dry_run:
+        _check(app, submissions, dry_run, output)
+        return
+    letters = [letter(each.document, each.id, each.namespace) for each in submissions]
+    app.outbox(transport)(letters)
+    ids = [each.id for each in submissions]
+    if not (wait or follow) or output == "name":
+        _show(submissions, ["submitted"] * len(ids), output)
+        if output in {"table", "wide"} and not (wait or follow):
+            hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
+    else:
+        hint("submitted " + " ".join(ids[:10]) + (" …" if len(ids) > 10 else ""))  # noqa: PLR2004
+    if follow:
+        from cli.commands.logs import follow_to_the_end  # noqa: PLC0415
+
+        follow_to_the_end(app, ids[0], fresh=True)
+    if wait or follow:
+        from cli.commands.wait import follow as follow_states  # noqa: PLC0415
+
+        follow_states(app, ids, timeout_seconds=timeout, form=output, fresh=True)
+
+
+def _require_distinct(submissions: Sequence[Submission]) -> None:
+    """Two documents of one call must not be one workload by mistake."""
+    places: dict[str, str] = {}
+    for each in submissions:
+        first = places.setdefault(each.id, each.source.place)
+        if first != each.source.place:
+            raise RefusedError(f"{first} and {each.source.place} have the same idempotency key")
+
+
+def _check(app: App, submissions: Sequence[Submission], where: str, output: str) -> None:
+    """Dry run: says of each document whether it would be taken. Exit code 5 if one would not."""
+    if where == "client":
+        verdicts = [_checked_here(each) for each in submissions]
+    else:
+        documents = [each.document for each in submissions]
+        verdicts = app.client.tell("whatif", body={"documents": documents})["items"]
+    _show(submissions, [verdict["result"] for verdict in verdicts], output)
+    for each, verdict in zip(submissions, verdicts, strict=True):
+        for error in verdict.get("errors", ()):
+            hint(f"{each.source.place}: {error['field']}: {error['message']}")
+        if message := verdict.get("message"):
+            hint(f"{each.id}: {message}")
+    if any(verdict.get("errors") for verdict in verdicts):
+        raise Outcome(Exit.REFUSED)
+
+
+def _show(submissions: Sequence[Submission], results: Sequence[str], form: str) -> None:
+    items: list[Json] = [
+        {"id": each.id, "namespace": each.namespace, "name": each.name, "result": result}
+        for each, result in zip(submissions, results, strict=True)
+    ]
+    rows(items, COLUMNS, form)

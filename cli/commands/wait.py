@@ -1,0 +1,88 @@
+"""`sluice wait`: follows workloads to their end and reports how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.columns import workload_columns
+from cli.errors import Outcome
+from cli.exit_codes import Exit
+from cli.output import Json, hint, output_option, rows
+from cli.parameters import DURATION
+from cli.selection import find, find_many, many_workloads
+from cli.watching import GOALS, Watch, live_view, outcome, reached, worst
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+
+@click.command()
+@many_workloads
+@click.option("--for", "goal", type=click.Choice(GOALS), default="finished", show_default=True)
+@click.option("--timeout", type=DURATION, help="Give up after this time (exit code 101).")
+@output_option
+@pass_app
+def wait(
+    app: App,
+    *,
+    workloads: tuple[str, ...],
+    goal: str,
+    timeout: float | None,
+    output: str,
+    **filters: str,
+) -> None:
+    """Wait for workloads and report how they ended.
+
+    The exit code tells the outcome: 0 succeeded, 100 failed, 101 not finished in time, 102 no
+    such workload, 103 cancelled, 104 rejected, 105 recovery budget exhausted.
+    """
+    if len(workloads) == 1 and not any(filters.values()):
+        ids = [find(app.client, workloads[0], None, outcome=True)["id"]]
+    else:
+        ids = [each["id"] for each in find_many(app.client, workloads, **filters)]
+    follow(app, ids, goal=goal, timeout_seconds=timeout, form=output)
+
+
+def follow(
+    app: App,
+    ids: Sequence[str],
+    *,
+    goal: str = "finished",
+    timeout_seconds: float | None = None,
+    form: str = "table",
+    fresh: bool = False,
+) -> None:
+    """Waits, prints the final states, and ends the command with the outcome."""
+    watch = Watch(app, ids, goal, timeout_seconds, fresh)
+    try:
+        with live_view(app) as view:
+            final = watch(view)
+    except KeyboardInterrupt:
+        many = len(ids) != 1
+        hint(
+            f"\ninterrupted; the {'workloads continue' if many else 'workload continues'}. "
+            f"See `sluice wait {ids[0]}`, stop with `sluice cancel {ids[0]}`"
+        )
+        raise Outcome(Exit.INTERRUPTED) from None
+    rows(final, workload_columns(int(app.now() * 1_000)), form)
+    codes = [outcome(workload, goal) for workload in final]
+    _explain(final, goal)
+    raise Outcome(worst(codes))
+
+
+def _explain(final: Sequence[Json], goal: str) -> None:
+    """Says of each workload that did not succeed what its owner should look at."""
+    for workload in final:
+        message = (workload.get("result") or workload.get("reason") or {}).get("message", "")
+        if not reached(workload, goal):
+            hint(f"{workload['id']} is {workload['phase']}; `sluice why {workload['id']}`")
+        elif outcome(workload, goal) is Exit.WORKLOAD_FAILED:
+            hint(f"{workload['id']} failed: {message}; `sluice logs {workload['id']}`")
+        elif outcome(workload, goal) is not Exit.OK:
+            hint(f"{workload['id']} {workload['phase'].lower()}: {message}")
+            for error in workload.get("errors") or ():
+                hint(f"  {error['field']}: {error['message']}")

@@ -1,0 +1,53 @@
+"""The live table of `wait` and `ls --watch`, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cli.columns import heading, workload_columns
+from cli.output import STATUS_COLOURS
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from cli.output import Json
+    from cli.watching import View
+
+HEADINGS = {"ID", "NAME", "QUEUE", "STATUS", "REASON", "POS", "REQUEST", "WAIT", "RUNTIME", "RECOV"}
+
+
+def progress_table(workloads: Sequence[Json], now_ms: int, lines: int) -> Table:
+    """The table as of now; what does not fit the terminal is counted in its last line."""
+    columns = [column for column in workload_columns(now_ms) if column.heading in HEADINGS]
+    table = Table(box=None, pad_edge=False, title=heading(workloads), title_justify="left")
+    for column in columns:
+        table.add_column(column.heading, no_wrap=True)
+    for workload in workloads[:lines]:
+        table.add_row(
+            *(
+                Text(cell, style=STATUS_COLOURS.get(cell, ""))
+                for cell in (column.cell(workload) for column in columns)
+            )
+        )
+    if len(workloads) > lines:
+        table.add_row(f"… and {len(workloads) - lines} more")
+    return table
+
+
+@contextmanager
+def table_view(app: App) -> Iterator[View]:
+    console = Console(stderr=True)
+    with Live(console=console, auto_refresh=False, transient=False) as live:
+
+        def show(workloads: Sequence[Json]) -> None:
+            room = max(3, console.height - 4)
+            table = progress_table(workloads, int(app.now() * 1_000), room)
+            live.update(table, refresh=True)
+
+        yield show

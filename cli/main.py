@@ -1,0 +1,81 @@
+"""Entry point of the `sluice` command."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cli.app import App
+from cli.errors import CommandError
+from cli.exit_codes import Exit
+from cli.lazy import LazyGroup, Verb
+
+SUBMIT, LOOK, STEER, ACCOUNT, OPERATE = "Submit", "Look and wait", "Steer", "Account", "Operate"
+
+VERBS = (
+    Verb("submit", "cli.commands.submit:submit", "Submit job documents.", SUBMIT),
+    Verb("run", "cli.commands.run:run", "Submit one container without a file.", SUBMIT),
+    Verb("ls", "cli.commands.ls:ls", "List workloads.", LOOK),
+    Verb("get", "cli.commands.get:get", "Show a workload's document and status.", LOOK),
+    Verb("describe", "cli.commands.describe:describe", "Tell all about a workload.", LOOK),
+    Verb("why", "cli.commands.why:why", "Say why a workload does not run.", LOOK),
+    Verb("logs", "cli.commands.logs:logs", "Print a workload's logs, also after its end.", LOOK),
+    Verb("events", "cli.commands.events:events", "Print what happened to a workload.", LOOK),
+    Verb("wait", "cli.commands.wait:wait", "Wait for workloads and report how they ended.", LOOK),
+    Verb("cancel", "cli.commands.steer:cancel", "Cancel workloads.", STEER),
+    Verb("hold", "cli.commands.steer:hold", "Keep pending workloads from being admitted.", STEER),
+    Verb("release", "cli.commands.steer:release", "Undo hold.", STEER),
+    Verb("requeue", "cli.commands.steer:requeue", "Stop workloads and queue them again.", STEER),
+    Verb("reprioritize", "cli.commands.steer:reprioritize", "Change priority.", STEER),
+    Verb("queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT),
+    Verb("capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT),
+    Verb("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
+    Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),
+    Verb("doctor", "cli.commands.doctor:doctor", "Check that everything is in order.", OPERATE),
+    Verb("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
+    Verb("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
+    Verb("local", "cli.local:local", "Start and stop the embedded stack.", OPERATE),
+    Verb(
+        "config", "cli.commands.config:config", "Show settings and where they come from.", OPERATE
+    ),
+    Verb("schema", "cli.commands.schema:schema", "Print the published JSON Schemas.", OPERATE),
+    Verb("completion", "cli.commands.completion:completion", "Print shell completion.", OPERATE),
+)
+
+
+@click.command(
+    cls=LazyGroup,
+    verbs=VERBS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Ids match by unique prefix. Exit codes: 0 success, 1 error, 2 usage, 3 not found or "
+    "ambiguous, 4 permission, 5 refused, 6 key reused, 7 unavailable, 100 failed, 101 not "
+    "finished, 102 workload not found, 103 cancelled, 104 rejected, 105 recovery budget "
+    "exhausted, 130 interrupted.",
+)
+@click.option("--profile", help="AWS profile; means an account, never the embedded stack.")
+@click.option("--api-url", help="Address of the api, in place of any discovery.")
+@click.version_option(package_name="sluice", message="%(version)s")
+@click.pass_context
+def sluice(ctx: click.Context, profile: str | None, api_url: str | None) -> None:
+    """Decides which batch job may run, where, and on what hardware."""
+    if ctx.obj is None:
+        ctx.obj = App(profile=profile, api_url=api_url)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and ends the process with its exit code."""
+    try:
+        code = sluice.main(arguments, prog_name="sluice", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(Exit.INTERRUPTED)
+    except CommandError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe left; there is nobody to tell
+        sys.exit(Exit.ERROR)
+    sys.exit(code if isinstance(code, int) else Exit.OK)

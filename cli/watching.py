@@ -1,0 +1,157 @@
+"""Follows workloads until each has reached what was asked for, with a live view for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from cli.errors import UnavailableError, WorkloadNotFoundError
+from cli.exit_codes import Exit
+from cli.output import hint, paint
+from cli.selection import ENDED
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from cli.output import Json
+
+GOALS = ("admitted", "running", "finished", "checkpointed")
+BATCH = 100
+PATIENCE_SECONDS = 60
+EXHAUSTED = "RECOVERY:BudgetExhausted"
+OUTCOMES = {
+    "SUCCEEDED": Exit.OK,
+    "FAILED": Exit.WORKLOAD_FAILED,
+    "CANCELLED": Exit.WORKLOAD_CANCELLED,
+    "REJECTED": Exit.WORKLOAD_REJECTED,
+}
+WAITING = {"PENDING", "SUBMITTED"}
+NOT_RUNNING = WAITING | {"ADMITTED", "STARTING"}
+
+
+def reached(workload: Json, goal: str) -> bool:
+    """Whether there is nothing more to wait for: the goal is reached, or never will be."""
+    phase = workload["phase"]
+    if phase in ENDED:
+        return True
+    return {
+        "admitted": phase not in WAITING,
+        "running": phase not in NOT_RUNNING,
+        "checkpointed": bool(workload.get("lastCheckpointAt")),
+        "finished": False,
+    }[goal]
+
+
+def outcome(workload: Json, goal: str = "finished") -> Exit:
+    """The exit code that a workload stands for, once `reached`."""
+    phase = workload["phase"]
+    if phase not in ENDED:
+        return Exit.OK if reached(workload, goal) else Exit.NOT_FINISHED
+    if (workload.get("reason") or {}).get("code") == EXHAUSTED:
+        return Exit.RECOVERY_EXHAUSTED
+    return OUTCOMES[phase]
+
+
+def worst(codes: Sequence[Exit]) -> Exit:
+    """One exit code for many workloads: the first that is no success."""
+    return next((code for code in codes if code is not Exit.OK), Exit.OK)
+
+
+class View(Protocol):
+    """Shows the workloads as they are now."""
+
+    def __call__(self, workloads: Sequence[Json]) -> None: ...
+
+
+@dataclass
+class Lines:
+    """One line on stderr for each change of phase; for logs and pipes."""
+
+    seen: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, workloads: Sequence[Json]) -> None:
+        for workload in workloads:
+            reason = (workload.get("reason") or {}).get("code", "")
+            line = f"{workload['phase']} {reason}".strip()
+            if self.seen.get(workload["id"]) != line:
+                self.seen[workload["id"]] = line
+                phase, _, rest = line.partition(" ")
+                name = workload.get("name") or ""
+                hint(f"{workload['id']}  {name}  {paint(phase)} {rest}".rstrip())
+
+
+@contextmanager
+def live_view(app: App) -> Iterator[View]:
+    """A table that renews itself on a terminal, lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from cli.live import table_view  # noqa: PLC0415 - rich only where it is seen
+
+    with table_view(app) as view:
+        yield view
+
+
+@dataclass
+class Watch:
+    """Polls the api; `fresh` ids were just sent, so that their records may still be under way."""
+
+    app: App
+    ids: Sequence[str]
+    goal: str = "finished"
+    timeout_seconds: float | None = None
+    fresh: bool = False
+
+    def __call__(self, view: View) -> list[Json]:
+        """The last state of each workload, in the order of the ids.
+
+        Ends when all have reached the goal, or after the timeout. Raises WorkloadNotFoundError.
+        """
+        started = self.app.now()
+        known: dict[str, Json] = {}
+        failures = 0
+        while True:
+            waiting = [i for i in self.ids if i not in known or not reached(known[i], self.goal)]
+            elapsed = self.app.now() - started
+            try:
+                known |= self._ask(waiting)
+                failures = 0
+            except UnavailableError:
+                failures += 1
+                if failures > 5:  # noqa: PLR2004 - about ten seconds of silence
+                    raise
+            self._require(waiting, known, elapsed)
+            workloads = [known.get(i) or _submitted(i) for i in self.ids]
+            view(workloads)
+            if all(reached(workload, self.goal) for workload in workloads):
+                return workloads
+            if self.timeout_seconds is not None and elapsed >= self.timeout_seconds:
+                return workloads
+            self.app.sleep(0.5 if elapsed < 10 else 1 if elapsed < 60 else 3)  # noqa: PLR2004
+
+    def _ask(self, ids: Sequence[str]) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for start in range(0, len(ids), BATCH):
+            batch = ",".join(ids[start : start + BATCH])
+            for workload in self.app.client.ask("workloads", ids=batch)["items"]:
+                found[workload["id"]] = workload
+        return found
+
+    def _require(self, ids: Sequence[str], known: Mapping[str, Json], elapsed: float) -> None:
+        missing = [i for i in ids if i not in known]
+        if not missing or (self.fresh and elapsed < PATIENCE_SECONDS):
+            return
+        advice = (
+            "the submission may wait in the queue still: try `sluice doctor`, which looks at the "
+            "queues, then `sluice wait` again"
+            if self.fresh
+            else "`sluice ls` lists what there is"
+        )
+        raise WorkloadNotFoundError(f"no workload {', '.join(missing[:5])}", hint=advice)
+
+
+def _submitted(workload_id: str) -> Json:
+    """A workload whose message is sent and whose record is not written yet."""
+    return {"id": workload_id, "phase": "SUBMITTED"}
