@@ -18,6 +18,7 @@ import yaml
 
 Json = dict[str, Any]
 MANAGER = "sluice-local"
+CONDITION_SECONDS = 60.0
 SETTLE_SECONDS = 10.0  # how long a fresh custom resource definition may take to be served
 
 
@@ -81,6 +82,16 @@ class ApiServer:
                     continue
                 reason = error.read().decode() if not isinstance(error, KeyError) else "unknown"
                 raise ApplyFailed(f"{name}: {reason}") from error
+
+    def await_condition(self, manifest: Json, condition: str) -> None:
+        """Wait until the object has the condition. Raises ApplyFailed when that takes too long."""
+        deadline = time.monotonic() + CONDITION_SECONDS
+        while time.monotonic() < deadline:
+            found = self.call("GET", self.path(manifest)).get("status", {}).get("conditions", [])
+            if any(one["type"] == condition and one["status"] == "True" for one in found):
+                return
+            time.sleep(0.1)
+        raise ApplyFailed(f"{manifest['kind']} {manifest['metadata']['name']}: not {condition}")
 
 
 def read_manifests(path: Path, values: dict[str, str]) -> list[Json]:

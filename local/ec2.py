@@ -36,7 +36,11 @@ from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.models.fleets import Fleet
-from moto.ec2.models.instance_types import INSTANCE_TYPES
+from moto.ec2.models.instance_types import (
+    INSTANCE_TYPE_OFFERINGS,
+    INSTANCE_TYPES,
+    InstanceTypeBackend,
+)
 from moto.ec2.models.instances import Instance
 from moto.ec2.responses.fleets import Fleets
 from moto.ec2.responses.spot_instances import SpotInstances
@@ -280,6 +284,15 @@ def put_market_behind_moto(ec2: Ec2) -> None:
     Instance.terminate = terminate_and_announce
 
 
+def offer_what_has_a_price(prices: Prices, region: str) -> None:
+    """Take the other types off moto's shelves."""
+    InstanceTypeBackend.instance_types = [
+        one for one in InstanceTypeBackend.instance_types if prices.offer(one["InstanceType"])
+    ]
+    for regions in INSTANCE_TYPE_OFFERINGS.values():
+        regions[region] = [one for one in regions[region] if prices.offer(one["InstanceType"])]
+
+
 def spot(offered: Json) -> Offering:
     return Offering(offered["InstanceType"], offered["Location"], "spot")
 
@@ -423,6 +436,7 @@ def main() -> None:
         delay=chosen.instance_delay,
     )
     put_market_behind_moto(ec2)
+    offer_what_has_a_price(market.prices, chosen.region)
     prepare_account(backend, chosen.account, chosen.cluster)
     run_simple(
         "127.0.0.1", chosen.port, application(ec2), threaded=True, request_handler=QuietHandler

@@ -42,7 +42,6 @@ class Prices:
 
     on_demand_per_vcpu: dict[str, float]
     on_demand_per_type: dict[str, float]
-    on_demand_per_vcpu_elsewhere: float
     spot_share: dict[str, float]
     spot_share_elsewhere: float
     vcpus: dict[str, int]
@@ -53,18 +52,27 @@ class Prices:
         document.pop("source", None)
         return cls(vcpus=vcpus, **document)
 
+    def offer(self, instance_type: str) -> bool:
+        """Whether the type has a price; EC2 here offers no others."""
+        return (
+            instance_type in self.on_demand_per_type
+            or family(instance_type) in self.on_demand_per_vcpu
+        )
+
     def on_demand(self, instance_type: str) -> float:
         if instance_type in self.on_demand_per_type:
             return self.on_demand_per_type[instance_type]
-        family = instance_type.partition(".")[0]
-        per_vcpu = self.on_demand_per_vcpu.get(family, self.on_demand_per_vcpu_elsewhere)
-        return per_vcpu * self.vcpus[instance_type]
+        return self.on_demand_per_vcpu[family(instance_type)] * self.vcpus[instance_type]
 
     def of(self, offering: Offering) -> float:
         price = self.on_demand(offering.instance_type)
         if offering.capacity_type == "on-demand":
             return price
         return price * self.spot_share.get(offering.zone, self.spot_share_elsewhere)
+
+
+def family(instance_type: str) -> str:
+    return instance_type.partition(".")[0]
 
 
 @dataclass(frozen=True)

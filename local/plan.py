@@ -76,17 +76,27 @@ def steps(settings: Settings, endpoints: Endpoints) -> list[Step]:
         server = ApiServer(layout.kubeconfig)
         apply_all(server, read_manifests(karpenter_crds(settings.cache), {}))
 
-    def manifests() -> None:
+    def node_class() -> None:
         values = {
             "CLUSTER": endpoints.cluster_name,
             "NODE_ROLE": NODE_ROLE,
             "IMAGE": image(endpoints),
         }
-        apply_all(ApiServer(layout.kubeconfig), read_manifests(MANIFESTS, values))
+        server = ApiServer(layout.kubeconfig)
+        apply_all(server, read_manifests(MANIFESTS / "before-karpenter", values))
+
+    def node_pools() -> None:
+        # Karpenter misses a NodeClass that becomes ready after its first look at a NodePool.
+        server = ApiServer(layout.kubeconfig)
+        for manifest in read_manifests(MANIFESTS / "before-karpenter", {}):
+            if manifest["kind"] == "EC2NodeClass":
+                server.await_condition(manifest, "Ready")
+        apply_all(server, read_manifests(MANIFESTS / "after-karpenter", {}))
 
     return [
         Step("crds", crds, after=("kube-apiserver",)),
-        Step("manifests", manifests, after=("crds", "ec2")),
+        Step("node class", node_class, after=("crds", "ec2")),
+        Step("node pools", node_pools, after=("node class", "karpenter")),
     ]
 
 
