@@ -1,0 +1,154 @@
+"""`sluice simulate`: scenarios and generated load on the scheduling core, in virtual time."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from sluice.core.document import DocumentError
+from sluice.core.quantity import parse_duration
+from sluice.simulation.engine import NeverAtRestError, Simulation
+from sluice.simulation.expectation import differences
+from sluice.simulation.report import report
+from sluice.simulation.scenario import parse_scenario
+
+from cli.errors import RefusedError
+from cli.exit_codes import Exit
+from cli.simulation_progress import Progress
+from cli.simulation_table import simulation_table
+from cli.yaml_stream import parse_yaml
+
+if TYPE_CHECKING:
+    from sluice.simulation.scenario import Scenario
+
+
+class GoDuration(click.ParamType[int]):
+    """A length of time as Kubernetes writes it, such as 90s or 30ms; in milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command()
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table with a plot, or one line of JSON for each file.",
+)
+@click.option("--until", type=GoDuration(), help="Stop at this virtual time.")
+@click.option(
+    "--commit-latency",
+    type=GoDuration(),
+    default=0,
+    show_default="0s",
+    help="How long a pass takes to come into force; passes of one root cohort follow each other.",
+)
+@click.option("--check", is_flag=True, help="Compare with the file's Expectation; differences: 1.")
+@click.option(
+    "--timing/--no-timing",
+    default=None,
+    help="Measure the CPU time of decisions. Default: only for files with a Load, so that the "
+    "output of a listed Scenario is equal byte for byte whenever its input is.",
+)
+def simulate(files: tuple[Path, ...], **flags: Any) -> None:
+    """Run queues and work in virtual time; nothing of AWS or Kubernetes is touched.
+
+    FILE is a stream of YAML documents: Kueue's objects, a Scenario, Loads and an Expectation.
+    Exit codes: 0 fine, 1 the result differs from the Expectation, 2 usage, 5 a file is invalid.
+    """
+    worst = Exit.OK
+    for path in files:
+        try:
+            code = _simulate(path, _Settings(**flags))
+        except RefusedError as error:
+            error.show()
+            code = Exit.REFUSED
+        worst = max(worst, code)
+    if worst is not Exit.OK:
+        raise click.exceptions.Exit(worst)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The command's flags; times in milliseconds."""
+
+    output: str
+    until: int | None
+    commit_latency: int
+    check: bool
+    timing: bool | None
+
+
+def _simulate(path: Path, settings: _Settings) -> Exit:
+    scenario = read_scenario(path)
+    measured = scenario.generated if settings.timing is None else settings.timing
+    progress = Progress(scenario)
+    simulation = Simulation(
+        scenario,
+        commit_latency_ms=settings.commit_latency,
+        until_ms=settings.until,
+        cpu_clock=time.process_time if measured else float,
+        watch=progress,
+    )
+    # A million workloads that never die would be searched for garbage again and again.
+    gc.collect()
+    gc.freeze()
+    try:
+        result = report(scenario, simulation.run())
+    except NeverAtRestError as error:
+        progress.close()
+        click.echo(f"{path}: {error}", err=True)
+        return Exit.ERROR
+    finally:
+        gc.unfreeze()
+    progress.close()
+    if settings.output == "json":
+        click.echo(json.dumps(result, ensure_ascii=False, separators=(",", ":")))
+    elif not settings.check:
+        click.echo(simulation_table(result, progress))
+    return _compare(path, scenario, result, settings) if settings.check else Exit.OK
+
+
+def read_scenario(path: Path) -> Scenario:
+    """One scenario file; raises RefusedError that names every flaw."""
+    try:
+        documents = parse_yaml(path.read_text(encoding="utf-8"))
+        return parse_scenario(documents, path.stem)
+    except DocumentError as error:
+        fields = [(f"{one.document}: {one.field}", one.message) for one in error.flaws]
+        raise RefusedError(f"{path} is not a scenario", fields=fields) from error
+    except ValueError as error:
+        raise RefusedError(f"{path} is not YAML: {error}") from error
+
+
+def _compare(path: Path, scenario: Scenario, result: dict[str, Any], settings: _Settings) -> Exit:
+    """Prints the differences from the Expectation, beside JSON on stderr."""
+    aside = settings.output == "json"
+    if scenario.expectation is None:
+        click.echo(f"{path}: no Expectation, nothing to check", err=True)
+        return Exit.OK
+    found = list(differences(scenario.expectation, result))
+    if found or not aside:
+        verdict = f"{len(found)} differences" if found else "as expected"
+        click.echo(f"{path}: {verdict}", err=aside)
+    for line in found:
+        click.echo(f"  {line}", err=aside)
+    return Exit.ERROR if found else Exit.OK

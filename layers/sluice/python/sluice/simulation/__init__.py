@@ -1,0 +1,1 @@
+"""Virtual time around the scheduling core: what-if questions, tests and benchmarks."""
