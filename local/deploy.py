@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,6 @@ from typing import Any
 import boto3
 import yaml
 from botocore.exceptions import ClientError
-
 from sluice.configuration import FILE_NAME, parse
 
 CLONE = Path(__file__).resolve().parents[1]
@@ -78,7 +78,15 @@ class _Cdk:
         wanted = json.loads((CLONE / "package.json").read_text())["devDependencies"]["aws-cdk"]
         installed = CLONE / "node_modules" / "aws-cdk" / "package.json"
         if not installed.exists() or json.loads(installed.read_text())["version"] != wanted:
-            self._run("npm", "ci", "--no-audit", "--no-fund")
+            self._run("node", str(self._npm()), "ci", "--no-audit", "--no-fund")
+
+    def _npm(self) -> Path:
+        """Find the npm that came with `node`: the wheel of Node puts no working one on PATH."""
+        path = self._environment()["PATH"]
+        node = shutil.which("node", path=path)
+        if node is None:
+            raise DeployError(f"node is not on the path of the toolchain: {path}")
+        return Path(node).resolve().parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
 
     def synthesize(self) -> None:
         context = f"config={self.configuration}"
@@ -131,7 +139,7 @@ class _Cdk:
 
 
 def _settings(endpoints: Mapping[str, str], namespaces: Sequence[str]) -> dict[str, Any]:
-    """The clone's sluice.yaml with what is different here: this machine, one cluster, no keeping."""
+    """Take the clone's sluice.yaml; change what differs here: machine, cluster, no keeping."""
     document = yaml.safe_load((CLONE / FILE_NAME).read_text(encoding="utf-8")) or {}
     machine = "arm64" if platform.machine() in {"arm64", "aarch64"} else "x86_64"
     return document | {

@@ -1,0 +1,84 @@
+"""Every finding of cdk-nag that stands, with the reason why it may."""
+
+from dataclasses import dataclass
+from datetime import date
+from fnmatch import fnmatchcase
+
+import aws_cdk as cdk
+
+_PACK = "AwsSolutions"
+# How a finding names the bucket; synthesis prints the new name should it ever change.
+_BUCKET = "ExportsOutputFnGetAttBucket83908E77Arn063C8555"
+_ONE_PREFIX = (
+    "Objects cannot be listed in advance; these S3 actions reach one prefix of one bucket."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Acknowledged:
+    """A rule on the constructs whose path matches the pattern.
+
+    `finding` narrows it to one of several findings; `{name}` stands for the deployment's name.
+    A test fails once the day of review has passed, or when an entry no longer explains anything.
+    """
+
+    rule: str
+    path: str
+    reason: str
+    finding: str | None = None
+    owner: str = "platform team"
+    review: date = date(2027, 11, 1)
+
+    def id(self, name: str) -> str:
+        """Return the id by which CDK knows the finding in the deployment of that name."""
+        detail = f"[{self.finding.format(name=name)}]" if self.finding else ""
+        return f"{_PACK}::{_PACK}-{self.rule}{detail}"
+
+
+ACKNOWLEDGED = (
+    Acknowledged(
+        rule="IAM5",
+        path="Control/*/Objects",
+        finding=f"Resource::{{name}}-state:{_BUCKET}/manifests/*",
+        reason=_ONE_PREFIX,
+    ),
+    Acknowledged(
+        rule="IAM5",
+        path="Control/*/Objects",
+        finding=f"Resource::{{name}}-state:{_BUCKET}/logs/*",
+        reason=_ONE_PREFIX,
+    ),
+    Acknowledged(
+        rule="IAM5",
+        path="Control/*/WriteTraces",
+        finding="Resource::*",
+        reason="X-Ray's write actions take no resource.",
+    ),
+    Acknowledged(
+        rule="L1",
+        path="Control/*/Function",
+        reason="The runtime is that of the deploying interpreter, which compiles the layers; every "
+        "supported Python from 3.11 on can be chosen, the newest among them.",
+    ),
+    Acknowledged(
+        rule="SQS3",
+        path="Control/Queues/Failures",
+        reason="It is itself where failed asynchronous and stream invocations end; an alarm "
+        "watches it.",
+    ),
+    Acknowledged(
+        rule="SQS3",
+        path="Control/Queues/Undelivered",
+        reason="It is itself the dead-letter queue of rules and schedules; an alarm watches it.",
+    ),
+)
+
+
+def acknowledge(app: cdk.App, *, name: str) -> None:
+    """Record each entry on the constructs of the deployment that it matches."""
+    for construct in app.node.find_all():
+        for entry in ACKNOWLEDGED:
+            if fnmatchcase(construct.node.path, entry.path):
+                cdk.Validations.of(construct).acknowledge(
+                    cdk.Acknowledgment(id=entry.id(name), reason=entry.reason)
+                )

@@ -1,0 +1,30 @@
+"""Puts the stacks together."""
+
+import aws_cdk as cdk
+from constructs import Construct
+from sluice.configuration import Configuration
+
+from infra.code import require_matching_interpreter
+from infra.control import Control
+from infra.state import State
+
+
+def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
+    """Add State, Control, Observability, and one ClusterAccess for each imported cluster."""
+    require_matching_interpreter(configuration.runtime)
+    environment = cdk.Environment(region=configuration.region) if configuration.region else None
+    state = State(
+        scope,
+        "State",
+        stack_name=f"{configuration.name}-state",
+        configuration=configuration,
+        env=environment,
+    )
+    Control(
+        scope,
+        "Control",
+        stack_name=f"{configuration.name}-control",
+        configuration=configuration,
+        state=state,
+        env=environment,
+    )

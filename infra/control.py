@@ -1,0 +1,175 @@
+"""What may be replaced at any time: queues, bus, Lambdas, and what starts them."""
+
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+from sluice.configuration import Configuration
+
+from infra import code
+from infra.function import SluiceFunction
+from infra.functions import FUNCTIONS, FunctionShape
+from infra.published import Published
+from infra.queues import Queues, restrict_senders
+from infra.rules import add_rules
+from infra.schedules import Schedules
+from infra.sources import consume_queue, follow_stream
+from infra.state import State
+
+_BATCH = 10
+
+
+class Control(cdk.Stack):
+    """The machine around the state; `functions` by name, `queues`, `bus`."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        configuration: Configuration,
+        state: State,
+        **options: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, **options)
+        self._configuration, self._state = configuration, state
+        self.queues = Queues(self, "Queues")
+        self.bus = events.EventBus(
+            self,
+            "Bus",
+            # Fixed, since users name it in their own code and it holds nothing.
+            event_bus_name=configuration.name,
+            description="Sluice: submissions and lifecycle",
+        )
+        self.functions = self._functions()
+        for shape in FUNCTIONS:
+            self._grant(shape)
+        self._start_functions()
+        self._publish()
+
+    def _functions(self) -> dict[str, SluiceFunction]:
+        runtime = self._configuration.runtime
+        layers = [
+            self._layer("SluiceLayer", code.sluice_layer(runtime)),
+            self._layer("ThirdPartyLayer", code.third_party_layer(runtime)),
+        ]
+        handlers = code.handlers(runtime)
+        functions: dict[str, SluiceFunction] = {}
+        # A function that others invoke comes before them, since they must know its name.
+        for shape in sorted(FUNCTIONS, key=lambda shape: len(shape.invokes)):
+            functions[shape.name] = SluiceFunction(
+                self,
+                shape.name.title(),
+                shape=shape,
+                configuration=self._configuration,
+                code=handlers,
+                layers=layers,
+                environment=self._environment(shape, functions),
+            )
+        return functions
+
+    def _layer(self, construct_id: str, content: lambda_.Code) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(self, construct_id, code=content)
+
+    def _environment(
+        self, shape: FunctionShape, functions: dict[str, SluiceFunction]
+    ) -> dict[str, str]:
+        tables = {name.partition("/")[0] for name in shape.tables}
+        return (
+            {
+                f"SLUICE_{name.upper()}_TABLE": self._state.tables[name].table_name
+                for name in sorted(tables)
+            }
+            | {
+                f"SLUICE_{name.upper()}_QUEUE_URL": self.queues.main[name].queue_url
+                for name in sorted({*shape.sends, *shape.inspects})
+            }
+            | {
+                f"SLUICE_{name.upper()}_FUNCTION": functions[name].function.function_name
+                for name in shape.invokes
+            }
+            | ({"SLUICE_BUCKET": self._state.bucket.bucket_name} if shape.objects else {})
+            | ({"SLUICE_BUS_NAME": self.bus.event_bus_name} if shape.publishes_events else {})
+        )
+
+    def _grant(self, shape: FunctionShape) -> None:
+        function = self.functions[shape.name]
+        for name, actions in shape.tables.items():
+            table, _, index = name.partition("/")
+            arn = self._state.tables[table].table_arn
+            function.allow("dynamodb", actions, f"{arn}/index/{index}" if index else arn)
+        for pattern, actions in shape.objects.items():
+            function.allow_objects(actions, self._state.bucket.arn_for_objects(pattern))
+        for name in shape.sends:
+            function.allow("sqs", ["SendMessage"], self.queues.main[name].queue_arn)
+        for name in shape.inspects:
+            function.allow("sqs", ["GetQueueAttributes"], self.queues.main[name].queue_arn)
+        for name in shape.invokes:
+            function.allow("lambda", ["InvokeFunction"], self.functions[name].function.function_arn)
+        if shape.publishes_events:
+            function.allow("events", ["PutEvents"], self.bus.event_bus_arn)
+        if shape.cluster_group and self._configuration.clusters:
+            function.allow(
+                "eks",
+                ["DescribeCluster"],
+                *(
+                    self.format_arn(service="eks", resource="cluster", resource_name=cluster.name)
+                    for cluster in self._configuration.clusters
+                ),
+            )
+
+    def _start_functions(self) -> None:
+        queues, functions = self.queues, self.functions
+        restrict_senders(queues.main["submissions"], submissions=self._configuration.submissions)
+        for queue, function in (
+            ("submissions", "submit"),
+            ("events", "submit"),
+            ("kicks", "admit"),
+            ("commands", "act"),
+            ("interruptions", "interrupt"),
+        ):
+            consume_queue(
+                functions[function], queues.main[queue], name=queue.title(), batch_size=_BATCH
+            )
+        follow_stream(
+            functions["relay"],
+            self._state.tables["Workloads"],
+            failures=queues.last_resorts["failures"],
+        )
+        add_rules(self, bus=self.bus, queues=queues)
+        schedules = Schedules(
+            self,
+            "Schedules",
+            failures=queues.last_resorts["failures"],
+            undelivered=queues.last_resorts["undelivered"],
+        )
+        schedules.every_minute(functions["sweep"])
+        schedules.every_minute(functions["provision"])
+        schedules.every_minute(
+            functions["observe"],
+            inputs=[{"cluster": cluster.name} for cluster in self._configuration.clusters],
+        )
+        self.api_url = functions["api"].function.add_function_url(
+            auth_type=lambda_.FunctionUrlAuthType.AWS_IAM
+        )
+
+    def _publish(self) -> None:
+        Published(
+            self,
+            prefix=self._configuration.parameter_prefix,
+            values={
+                **{f"queues/{name}": queue.queue_url for name, queue in self.queues.main.items()},
+                **{
+                    f"dead-letters/{name}": queue.queue_url
+                    for name, queue in (self.queues.dead | self.queues.last_resorts).items()
+                },
+                **{
+                    f"functions/{name}": function.function.function_name
+                    for name, function in self.functions.items()
+                },
+                "bus": self.bus.event_bus_name,
+                "api": self.api_url.url,
+            },
+        )
