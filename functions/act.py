@@ -10,7 +10,6 @@ from aws_lambda_powertools.utilities.batch import (
     EventType,
     process_partial_response,
 )
-
 from sluice import bootstrap
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
-
 from sluice import bootstrap
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
-
 from sluice import bootstrap
 from sluice.adapters.workload_items import workload_of
 from sluice.usecases.relay import Changed

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
-
 from sluice import bootstrap
 from sluice.usecases.submit import Message
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
-from sluice.adapters.dynamodb_catalog import DynamoDBCatalog, DynamoDBLeases
+from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
+from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_manifests import DynamoDBManifests
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
@@ -74,7 +75,7 @@ def catalog() -> DynamoDBCatalog:
 
 @cache
 def leases() -> DynamoDBLeases:
-    return DynamoDBLeases(client("dynamodb"), _env("CATALOG_TABLE"))
+    return DynamoDBLeases(client("dynamodb"), _env("NODES_TABLE"))
 
 
 @cache
@@ -140,7 +141,9 @@ def admit() -> Admit:
 def relay() -> Relay:
     from sluice.usecases.relay import Relay
 
-    return Relay(kicks(), commands(), timeline(), EventBridgeBus(client("events"), _env("BUS_NAME")))
+    return Relay(
+        kicks(), commands(), timeline(), EventBridgeBus(client("events"), _env("BUS_NAME"))
+    )
 
 
 @cache

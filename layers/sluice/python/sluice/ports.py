@@ -231,7 +231,9 @@ class Clusters(Protocol):
 
 
 class LogArchive(Protocol):
-    def put(self, workload_id: str, generation: int, pod: str, container: str, log: bytes) -> None: ...
+    def put(
+        self, workload_id: str, generation: int, pod: str, container: str, log: bytes
+    ) -> None: ...
 
     def list(self, workload_id: str) -> list[str]:
         """`<generation>/<pod>/<container>` of every archived log."""

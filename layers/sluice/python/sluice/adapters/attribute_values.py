@@ -45,9 +45,9 @@ def to_plain(value: Value) -> Any:
     return inner
 
 
-def to_item(plain: Mapping[str, Any]) -> dict[str, Value]:
+def to_item(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {key: to_value(value) for key, value in plain.items()}
 
 
-def from_item(item: Mapping[str, Value]) -> dict[str, Any]:
+def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
     return {key: to_plain(value) for key, value in item.items()}

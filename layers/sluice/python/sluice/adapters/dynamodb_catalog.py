@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,16 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 META = {"kind": "META", "name": "catalog"}
-OWN_KINDS = {"META", "ROOT", "LEASE"}
+KINDS = (
+    "ResourceFlavor",
+    "Cohort",
+    "ClusterQueue",
+    "LocalQueue",
+    "WorkloadPriorityClass",
+    "Cluster",
+    "Tenant",
+    "Budget",
+)
 
 
 @dataclass
@@ -30,15 +40,9 @@ class DynamoDBCatalog:
         version = self._version(META)
         while version != self._kept.version:
             documents: dict[str, dict[str, Document]] = {}
-            pages = self.client.get_paginator("scan").paginate(
-                TableName=self.table, ConsistentRead=True
-            )
-            for page in pages:
-                for item in page["Items"]:
-                    row = from_item(item)
-                    if row["kind"] not in OWN_KINDS:
-                        of_kind = documents.setdefault(row["kind"], {})
-                        of_kind[row["name"]] = json.loads(row["document"])
+            for kind in KINDS:
+                rows = self._rows(kind)
+                documents[kind] = {row["name"]: json.loads(row["document"]) for row in rows}
             seen, version = version, self._version(META)
             if seen == version:
                 self._kept = CatalogSnapshot(version, documents)
@@ -65,6 +69,16 @@ class DynamoDBCatalog:
         except self.client.exceptions.TransactionCanceledException:
             return False
         return True
+
+    def _rows(self, kind: str) -> Iterator[dict[str, Any]]:
+        pages = self.client.get_paginator("query").paginate(
+            TableName=self.table,
+            ConsistentRead=True,
+            KeyConditionExpression="#kind = :kind",
+            ExpressionAttributeNames={"#kind": "kind"},
+            ExpressionAttributeValues=to_item({":kind": kind}),
+        )
+        return (from_item(item) for page in pages for item in page["Items"])
 
     def _version(self, key: dict[str, str]) -> int:
         answer = self.client.get_item(TableName=self.table, Key=to_item(key), ConsistentRead=True)
@@ -96,31 +110,3 @@ class DynamoDBCatalog:
             check["ConditionExpression"] = "#version = :version"
             check["ExpressionAttributeValues"] = to_item({":version": version})
         return check
-
-
-@dataclass(frozen=True)
-class DynamoDBLeases:
-    """Leases live in the table Catalog beside the versions, under kind LEASE."""
-
-    client: DynamoDBClient
-    table: str
-
-    def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
-        try:
-            self.client.update_item(
-                TableName=self.table,
-                Key=to_item({"kind": "LEASE", "name": name}),
-                UpdateExpression="SET #owner = :owner, #until = :until",
-                ConditionExpression="attribute_not_exists(#until) OR #until < :now"
-                " OR #owner = :owner",
-                ExpressionAttributeNames={"#owner": "owner", "#until": "until"},
-                ExpressionAttributeValues=to_item({":owner": owner, ":until": until, ":now": now}),
-            )
-        except self.client.exceptions.ConditionalCheckFailedException:
-            return False
-        return True
-
-    def expires(self, name: str) -> int:
-        key = to_item({"kind": "LEASE", "name": name})
-        answer = self.client.get_item(TableName=self.table, Key=key)
-        return int(from_item(answer.get("Item", {})).get("until", 0))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
+from sluice.adapters.dynamodb_leases import LEASE
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -28,4 +29,5 @@ class DynamoDBNodes:
             ExpressionAttributeNames={"#cluster": "cluster"},
             ExpressionAttributeValues=to_item({":cluster": cluster}),
         )
-        return [from_item(item) for page in pages for item in page["Items"]]
+        rows = [from_item(item) for page in pages for item in page["Items"]]
+        return [row for row in rows if row["instance"] != LEASE]

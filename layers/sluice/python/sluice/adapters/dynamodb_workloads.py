@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from sluice.adapters.attribute_values import to_item
 from sluice.adapters.workload_items import item_of, update_of, workload_of
+from sluice.core.workload import State
 from sluice.ports import Created
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class DynamoDBWorkloads:
             keys: Any = [to_item({"id": each}) for each in wanted[first : first + BATCH_GET]]
             attempt = 0
             while keys:
-                request = {self.table: {"Keys": keys, "ConsistentRead": True}}
-                answer = self.client.batch_get_item(RequestItems=request)
+                request: Any = {self.table: {"Keys": keys, "ConsistentRead": True}}
+                answer: Any = self.client.batch_get_item(RequestItems=request)
                 for item in answer["Responses"].get(self.table, []):
                     workload = workload_of(item)
                     found[workload.id] = workload
@@ -53,15 +54,19 @@ class DynamoDBWorkloads:
         return [found[each] for each in wanted if each in found]
 
     def create(self, workload: Workload) -> Created:
+        """A REJECTED record gives way to a corrected submission under the same key."""
         try:
             self.client.put_item(
                 TableName=self.table,
                 Item=item_of(workload),
-                ConditionExpression="attribute_not_exists(id)",
+                ConditionExpression="attribute_not_exists(id) OR #state = :rejected",
+                ExpressionAttributeNames={"#state": "state"},
+                ExpressionAttributeValues=to_item({":rejected": State.REJECTED}),
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
-        except self.client.exceptions.ConditionalCheckFailedException:
-            existing = self.get(workload.id)
-            same = existing is not None and existing.digest == workload.digest
+        except self.client.exceptions.ConditionalCheckFailedException as error:
+            existing: Any = error.response.get("Item")
+            same = workload_of(existing).digest == workload.digest
             return Created.SAME if same else Created.DIFFERENT
         return Created.NEW
 
@@ -88,7 +93,13 @@ class DynamoDBWorkloads:
 
     def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
         ids = self._query(
-            "listed", "queue", queue, order="listed", after=f"{since:013d}", limit=limit, newest=True
+            "listed",
+            "queue",
+            queue,
+            order="listed",
+            after=f"{since:013d}",
+            limit=limit,
+            newest=True,
         )
         return self.get_many(ids)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
 
-    from sluice.adapters.dynamodb_catalog import DynamoDBLeases
+    from sluice.adapters.dynamodb_leases import DynamoDBLeases
     from sluice.ports import Clock
 
 
@@ -21,11 +21,7 @@ class LambdaObservers:
     clock: Clock
 
     def wake(self, cluster: str) -> None:
-        if self.leases.expires(lease_name(cluster)) > self.clock.now():
+        if self.leases.expires(cluster) > self.clock.now():
             return
         payload = json.dumps({"cluster": cluster}).encode()
         self.client.invoke(FunctionName=self.function, InvocationType="Event", Payload=payload)
-
-
-def lease_name(cluster: str) -> str:
-    return f"observe/{cluster}"

@@ -140,9 +140,7 @@ def schedule(
     return scheduler
 
 
-def used_after(
-    usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]
-) -> dict[str, Cells]:
+def used_after(usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]) -> dict[str, Cells]:
     """Raises ValueError if a release finds less in the ledger than it gives back."""
     total = {cq: dict(amounts) for cq, amounts in usage.items()}
     for step in steps:
@@ -158,9 +156,7 @@ def entry(workload: Workload, sequence: int = 0) -> model.Workload:
         id=workload.id,
         cluster_queue=workload.cq,
         pod_sets=tuple(
-            model.PodSet(
-                s.name, s.count, s.requests, s.min_count, flavors=tuple(s.flavors) or None
-            )
+            model.PodSet(s.name, s.count, s.requests, s.min_count, flavors=tuple(s.flavors) or None)
             for s in workload.pod_sets
         ),
         priority=workload.priority,

@@ -40,7 +40,9 @@ def all_ready(job: Document) -> bool:
     status, spec = job.get("status") or {}, job["spec"]
     if "replicatedJobs" in spec:
         statuses = status.get("replicatedJobsStatus") or ()
-        ready = {entry["name"]: entry.get("ready", 0) + entry.get("succeeded", 0) for entry in statuses}
+        ready = {
+            entry["name"]: entry.get("ready", 0) + entry.get("succeeded", 0) for entry in statuses
+        }
         return all(
             ready.get(replicated["name"], 0) >= replicated.get("replicas", 1)
             for replicated in spec["replicatedJobs"]

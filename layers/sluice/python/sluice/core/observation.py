@@ -30,9 +30,7 @@ class Seen:
     versions: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(
-        jobs: Iterable[Document], pods: Iterable[Document], versions: Mapping[str, str]
-    ) -> Seen:
+    def of(jobs: Iterable[Document], pods: Iterable[Document], versions: Mapping[str, str]) -> Seen:
         seen = Seen(versions=dict(versions))
         for kind, documents in (("Job", jobs), ("Pod", pods)):
             for document in documents:
@@ -174,7 +172,9 @@ def node_row(node: Document, now: int) -> Document | None:
 
 def _result(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any]:
     result = dict(ended) | {"exit_codes": job_status.exit_codes(pods)}
-    result["nodes"] = sorted({pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")})
+    result["nodes"] = sorted(
+        {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+    )
     if not ended["succeeded"] and (why := job_status.why_failed(pods)):
         result["message"] = why
     return result

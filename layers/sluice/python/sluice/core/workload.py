@@ -118,6 +118,11 @@ class Workload:
     restore_from: str = ""
     runs: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def manifest_key(self) -> str:
+        """Where its document lies: named by content too, so that nobody can replace it."""
+        return f"{self.id}.{self.digest[:16]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.identity import job_name
-from sluice.core.rendering import render
-from sluice.core.workload import Change, Intent, IntentKind, State, Workload
+from sluice.core.model import ResourceFlavor
+from sluice.core.rendering import Placement, Run, render
+from sluice.core.submission import kubernetes_object
+from sluice.core.workload import (
+    Change,
+    Intent,
+    IntentKind,
+    PodSetAssignment,
+    State,
+    Workload,
+)
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import (
     AlreadyExists,
@@ -24,6 +33,7 @@ from sluice.ports import (
     Observers,
     Workloads,
 )
+from sluice.usecases.configuration import configured
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,13 +69,14 @@ class Act:
 
     def dispatch(self, cluster: Cluster, wanted: Sequence[Workload]) -> None:
         """Create suspended, claim, and only then un-suspend, with the claimed UID as precondition."""
-        manifests = self.manifests.get_many(w.id for w in wanted if w.state is State.ADMITTED)
-        flavors = self.catalog.snapshot().of("ResourceFlavor")
+        fresh = (w for w in wanted if w.state is State.ADMITTED)
+        manifests = self.manifests.get_many(w.manifest_key for w in fresh)
+        flavors = configured(self.catalog.snapshot()).queues.flavors
 
         def job_of(workload: Workload) -> Document | Intent | None:
             if workload.state is State.DISPATCHED:
                 return find(cluster, workload)
-            return create(cluster, workload, manifests[workload.id], flavors)
+            return create(cluster, workload, manifests[workload.manifest_key], flavors)
 
         jobs = self.each(job_of, wanted)
         refused = [
@@ -97,11 +108,14 @@ class Act:
 
 
 def create(
-    cluster: Cluster, workload: Workload, manifest: Document, flavors: Any
+    cluster: Cluster,
+    workload: Workload,
+    manifest: Document,
+    flavors: Mapping[str, ResourceFlavor],
 ) -> Document | Intent | None:
     """The suspended Job of this generation, made or adopted; an Intent if it can never be made."""
     try:
-        *volumes, job = render(workload, manifest, flavors)
+        *volumes, job = render(kubernetes_object(manifest), run_of(workload, flavors))
         for volume in volumes:
             cluster.create(volume)
         answer = cluster.create(job)
@@ -118,6 +132,36 @@ def create(
         message = f"{workload.cluster} has a Job {existing['metadata']['name']} that is not ours"
         return Intent(IntentKind.FAIL, POLICY_DENIED, message)
     return None if existing["metadata"].get("deletionTimestamp") else existing
+
+
+def run_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Run:
+    """One generation as it is to be rendered: counts, node labels and tolerations by pod set."""
+    reservation = workload.reservation
+    if reservation is None:
+        raise ValueError(f"workload {workload.id} holds no quota, so it cannot run")
+    return Run(
+        id=workload.id,
+        name=workload.name,
+        namespace=workload.namespace,
+        queue=workload.queue,
+        generation=workload.generation,
+        placements={s.name: placement(s, flavors) for s in reservation.pod_sets},
+        options=workload.options,  # type: ignore[arg-type]  # stored as it was vetted
+        restore_from=workload.restore_from or None,
+    )
+
+
+def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Placement:
+    labels: dict[str, str] = {}
+    tolerations: list[Mapping[str, str]] = []
+    for name in sorted(set(assigned.flavors.values())):
+        flavor = flavors[name]
+        labels |= flavor.node_labels
+        tolerations += [
+            {"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect.value}
+            for t in flavor.node_taints
+        ]
+    return Placement(assigned.count, labels, tolerations)
 
 
 def find(cluster: Cluster, workload: Workload) -> Document | None:

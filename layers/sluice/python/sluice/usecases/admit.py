@@ -20,8 +20,8 @@ from sluice.ports import (
     Clock,
     Commit,
     Kicks,
-    LedgerState,
     Ledgers,
+    LedgerState,
     Workloads,
 )
 from sluice.usecases.configuration import Configured, clusters_of, configured
@@ -105,7 +105,9 @@ class Admit:
         waiting = [w for w in records if waits(w, now) and root_of(w.cq) == root]
         holders: Sequence[Workload] = ()
         if waiting and any(map(may_evict, queues)):
-            ids = [i for cluster in catalog.of("Cluster") for i in self.workloads.active(cluster, root)]
+            ids = [
+                i for cluster in catalog.of("Cluster") for i in self.workloads.active(cluster, root)
+            ]
             holders = [w for w in self.workloads.get_many(ids) if w.reservation and w.root == root]
         return Gathered(
             root,
@@ -132,9 +134,7 @@ class Admit:
 
 
 def waits(workload: Workload, now: int) -> bool:
-    return (
-        workload.state is State.PENDING and not workload.held and workload.not_before <= now
-    )
+    return workload.state is State.PENDING and not workload.held and workload.not_before <= now
 
 
 def may_evict(queue: ClusterQueue) -> bool:
@@ -165,4 +165,3 @@ def summary(cycle: Cycle, version: int, now: int) -> Mapping[str, Any]:
     }
     packed = zlib.compress(json.dumps(refusals).encode())
     return {"at": now, "version": version, "refusals": packed}
-

@@ -62,7 +62,7 @@ class Observe:
         cluster = self.clusters.cluster(name)
         seen = self.reconcile(name, cluster)
         if not seen.jobs and not self.workloads.active(name):
-            self.leases.acquire(f"observe/{name}", owner, now=self.clock.now(), until=0)
+            self.leases.acquire(name, owner, now=self.clock.now(), until=0)
             return
         self.archive_recent(cluster, seen)
         events: queue.SimpleQueue[tuple[str, str, Document]] = queue.SimpleQueue()
@@ -88,11 +88,11 @@ class Observe:
                     self.hold_lease(name, owner)
         finally:
             stop.set()
-            self.leases.acquire(f"observe/{name}", owner, now=self.clock.now(), until=0)
+            self.leases.acquire(name, owner, now=self.clock.now(), until=0)
 
     def hold_lease(self, name: str, owner: str) -> bool:
         now = self.clock.now()
-        return self.leases.acquire(f"observe/{name}", owner, now=now, until=now + LEASE_MS)
+        return self.leases.acquire(name, owner, now=now, until=now + LEASE_MS)
 
     def reconcile(self, name: str, cluster: Cluster, seen: Seen | None = None) -> Seen:
         """Compare all records of the cluster with all its Jobs; repairs whatever an event lost.
@@ -116,9 +116,9 @@ class Observe:
         changes += [c for w in records for c in disappeared(w, fresh, now)]
         self.apply(cluster, fresh, changes)
         # Read again: a record from before the list may be older than the Job it is compared with.
-        suspects = [job_status.owner(job) for job in orphans(known, fresh)]
-        current = self.workloads.get_many(key[0] for key in suspects if key)
-        for job in orphans({w.id: w for w in current}, fresh, only=set(suspects)):
+        suspects = {key for job in orphans(known, fresh) if (key := job_status.owner(job))}
+        current = self.workloads.get_many(workload_id for workload_id, _ in suspects)
+        for job in orphans({w.id: w for w in current}, fresh, only=suspects):
             metadata = job["metadata"]
             cluster.delete(
                 job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
@@ -220,4 +220,3 @@ def drain(
             taken.append(events.get_nowait())
     except queue.Empty:
         return taken
-

@@ -1,0 +1,104 @@
+"""Who calls the api, and what the applied Tenants let them see and steer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.usecases.refused import ForbiddenError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sluice.ports import CatalogSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The IAM identity that signed a request, as the Function URL vouches for it."""
+
+    account: str
+    arn: str
+    user_id: str
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Caller:
+        """Raises ForbiddenError for a request without an identity."""
+        iam = event.get("requestContext", {}).get("authorizer", {}).get("iam") or {}
+        if not iam.get("accountId") or not iam.get("userArn"):
+            raise ForbiddenError("the request carries no IAM identity; sign it (service `lambda`)")
+        return cls(iam["accountId"], iam["userArn"], iam.get("userId") or iam.get("callerId") or "")
+
+    @property
+    def name(self) -> str:
+        """The user or `role/session`, for people; never used to decide."""
+        return self.arn.rpartition(":")[2].partition("/")[2] or "root"
+
+    def principals(self) -> Iterator[str]:
+        """What a Tenant may name to mean this caller, most specific first.
+
+        The session name of a role plays no part: whoever may assume the role chooses it. A role's
+        name is unique in its account, so its path plays none either.
+        """
+        if unique := self.user_id.partition(":")[0]:
+            yield unique
+        kind, _, rest = self.arn.rpartition(":")[2].partition("/")
+        if kind == "assumed-role":
+            yield f"role:{self.account}:{rest.partition('/')[0]}"
+        else:
+            yield self.arn
+        yield self.account
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """What a caller may do. `namespaces` of an administrator say only what is home."""
+
+    who: str
+    tenant: str
+    namespaces: tuple[str, ...]
+    admin: bool
+    bootstrap: bool = False
+
+    def may_see(self, namespace: str) -> bool:
+        return self.admin or namespace in self.namespaces
+
+    def require_admin(self, what: str) -> None:
+        if not self.admin:
+            raise ForbiddenError(f"{what} needs an administrator; tenant {self.tenant} is none")
+
+
+def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Authority:
+    """The caller's rights by the Tenants. Raises ForbiddenError for one that no Tenant names.
+
+    While there is no Tenant at all, the principals of Sluice's own account are administrators:
+    otherwise nobody could apply the first one.
+    """
+    tenants = catalog.of("Tenant")
+    if not tenants:
+        if caller.account == account:
+            return Authority(caller.name, "", (), admin=True, bootstrap=True)
+        raise ForbiddenError("no Tenant exists yet, and you are of another account")
+    by_principal: dict[str, list[str]] = {}
+    for name, document in sorted(tenants.items()):
+        for principal in document["spec"].get("principals", ()):
+            by_principal.setdefault(_normal(str(principal)), []).append(name)
+    for principal in caller.principals():
+        if named := by_principal.get(principal):
+            spec = tenants[named[0]]["spec"]
+            namespaces = tuple(map(str, spec.get("namespaces", ())))
+            return Authority(caller.name, named[0], namespaces, spec.get("admin") is True)
+    raise ForbiddenError(
+        f"no Tenant names {caller.arn}",
+        hint="an administrator applies a Tenant whose spec.principals lists your role",
+    )
+
+
+def _normal(principal: str) -> str:
+    """A principal of a Tenant in the form that callers are compared in."""
+    parts = principal.split(":", 5)
+    if len(parts) == 6 and parts[5].startswith(("role/", "assumed-role/")):  # noqa: PLR2004, an ARN
+        kind, _, path = parts[5].partition("/")
+        name = path.rpartition("/")[2] if kind == "role" else path.partition("/")[0]
+        return f"role:{parts[4]}:{name}"
+    return principal

@@ -1,0 +1,294 @@
+"""The api's answers to questions; every method shows a caller only what its Tenant may see."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.workload import ON_CLUSTER, State, Workload, pending_key, phase
+from sluice.errors import ClusterError
+from sluice.usecases.configuration import configured
+from sluice.usecases.refused import AmbiguousError, ForbiddenError, InvalidError, NotFoundError
+from sluice.usecases.views import Json, Refusals, workload_view
+
+if TYPE_CHECKING:
+    from sluice.ports import (
+        Catalog,
+        CatalogSnapshot,
+        Clock,
+        Clusters,
+        Ledgers,
+        LogArchive,
+        Manifests,
+        Timeline,
+        Workloads,
+    )
+    from sluice.usecases.callers import Authority
+
+ID_LENGTH = 13
+DAY_MS = 86_400_000
+SCANNED = 5_000  # newest workloads of a queue that a list or a prefix looks at
+PAGE_LIMIT = 500
+IDS_LIMIT = 100
+LOG_BYTES = 1_000_000
+WORKLOAD_LABEL = "sluice.dev/workload"
+GENERATION_LABEL = "sluice.dev/generation"
+UNFINISHED = ON_CLUSTER | {State.PENDING}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a list is narrowed to; empty fields do not narrow. `since` in epoch ms."""
+
+    queue: str = ""
+    state: str = ""
+    name: str = ""
+    user: str = ""
+    selector: Mapping[str, str] | None = None
+    since: int | None = None
+    limit: int = PAGE_LIMIT
+    cursor: str = ""
+
+    def admit(self, workload: Workload) -> bool:
+        wanted = self.state.upper()
+        return (
+            (not self.state or wanted in {phase(workload), workload.state.value})
+            and self.name in {"", workload.name}
+            and (not self.user or self.user in workload.submitted_by)
+            and all(workload.labels.get(k) == v for k, v in (self.selector or {}).items())
+        )
+
+
+@dataclass(frozen=True)
+class Query:
+    """Reads only. `clusters` serves live logs; without it only archived ones are found."""
+
+    workloads: Workloads
+    ledgers: Ledgers
+    catalog: Catalog
+    manifests: Manifests
+    timeline: Timeline
+    archive: LogArchive
+    clock: Clock
+    clusters: Clusters | None = None
+
+    def listed(self, caller: Authority, filters: Filters) -> Json:
+        """Workloads, newest first; without `since` the unfinished ones and the last 24 hours."""
+        snapshot = self.catalog.snapshot()
+        queues = self._queues(caller, snapshot, filters.queue)
+        since = self.clock.now() - DAY_MS if filters.since is None else filters.since
+        found = {
+            w.id: w
+            for queue in queues
+            for w in self.workloads.listed(queue, since=since, limit=SCANNED)
+        }
+        if filters.since is None:
+            found |= {w.id: w for w in self._unfinished(snapshot, queues, known=found)}
+        chosen = sorted(filter(filters.admit, found.values()), key=_key, reverse=True)
+        rest = [w for w in chosen if not filters.cursor or _key(w) < filters.cursor]
+        page = rest[: filters.limit]
+        answer: Json = {"items": self._views(page)}
+        if len(rest) > len(page):
+            answer["cursor"] = _key(page[-1])
+        return answer
+
+    def several(self, caller: Authority, ids: Sequence[str]) -> Json:
+        """These workloads, as far as they exist and the caller may see them."""
+        if len(ids) > IDS_LIMIT:
+            raise InvalidError(f"{len(ids)} ids; ask for at most {IDS_LIMIT} at a time")
+        found = [w for w in self.workloads.get_many(ids) if caller.may_see(w.namespace)]
+        return {"items": self._views(found)}
+
+    def workload(self, caller: Authority, reference: str) -> Json:
+        return self._views([self.find(caller, reference)])[0]
+
+    def find(self, caller: Authority, reference: str) -> Workload:
+        """The record of an id or a unique prefix.
+
+        Raises NotFoundError also for workloads of others: ids can be guessed from names. Raises
+        AmbiguousError for a prefix of several.
+        """
+        if len(reference) == ID_LENGTH:
+            workload = self.workloads.get(reference)
+            found = [] if workload is None or not caller.may_see(workload.namespace) else [workload]
+        else:
+            found = self._prefixed(caller, reference)
+        if not found:
+            raise NotFoundError(f"no workload {reference}", hint="`sluice ls` lists them")
+        if len(found) > 1:
+            some = ", ".join(w.id for w in found[:5])
+            raise AmbiguousError(
+                f"{len(found)} workloads begin with {reference}", hint=f"for example {some}"
+            )
+        return found[0]
+
+    def manifest(self, caller: Authority, reference: str) -> Json:
+        """The document as it was submitted."""
+        workload = self.find(caller, reference)
+        document = self.manifests.get_many([workload.id]).get(workload.id)
+        if document is None:
+            raise NotFoundError(f"no document of workload {workload.id} was kept")
+        return document
+
+    def events(self, caller: Authority, reference: str) -> Json:
+        workload = self.find(caller, reference)
+        return {"items": [dict(line) for line in self.timeline.of(workload.id)]}
+
+    def objects(self, caller: Authority, kind: str, name: str | None = None) -> Json:
+        """The applied objects of a kind, verbatim. Tenants see what the queues are made of."""
+        if kind in {"Tenant", "Budget"}:
+            caller.require_admin(f"reading {kind} objects")
+        documents = self.catalog.snapshot().of(kind)
+        visible = {key: doc for key, doc in documents.items() if _visible(caller, kind, key)}
+        if name is None:
+            return {"items": [visible[key] for key in sorted(visible)]}
+        if name not in visible:
+            raise NotFoundError(f"no {kind} is named {name}")
+        return visible[name]
+
+    def audit(self, caller: Authority, root: str, after: int, limit: int) -> Json:
+        """Batch records of a ledger with a version above `after`, oldest first."""
+        caller.require_admin("reading the audit")
+        items: list[Json] = []
+        for record in self.ledgers.batches(root, after=after):
+            items.append(dict(record))
+            if len(items) == limit:
+                break
+        return {"items": items}
+
+    def logs(self, caller: Authority, reference: str, generation: int | None) -> Json:
+        """Which logs there are: by default those of the newest generation that has any."""
+        workload = self.find(caller, reference)
+        found = {
+            (int(run), pod, container): False
+            for run, pod, container in (
+                entry.split("/", 2) for entry in self.archive.list(workload.id)
+            )
+        }
+        found |= dict.fromkeys(self._live(workload), True)
+        if generation is None and found:
+            generation = max(key[0] for key in found)
+        items = [
+            {"generation": key[0], "pod": key[1], "container": key[2], "live": live}
+            for key, live in sorted(found.items())
+            if key[0] == generation
+        ]
+        return {"items": items}
+
+    def log(
+        self,
+        caller: Authority,
+        reference: str,
+        *,
+        generation: int,
+        pod: str,
+        container: str,
+        offset: int,
+    ) -> Json:
+        """A part of one log from a byte offset; `offset` in the answer is where to go on."""
+        workload = self.find(caller, reference)
+        entry = f"{generation}/{pod}/{container}"
+        if entry in self.archive.list(workload.id):
+            log = self.archive.get(workload.id, generation, pod, container)
+        elif self.clusters and (generation, pod, container) in self._live(workload):
+            cluster = self.clusters.cluster(workload.cluster)
+            log = cluster.logs(
+                workload.namespace, pod, container, limit_bytes=offset + LOG_BYTES + 1
+            )
+        else:
+            raise NotFoundError(f"workload {workload.id} has no log {entry}")
+        part = log[offset : offset + LOG_BYTES]
+        more = len(log) > offset + len(part)
+        # A character may be cut in two at the border; the next part begins with it again.
+        text = part.decode(errors="ignore") if more else part.decode(errors="replace")
+        return {
+            "text": text,
+            "offset": offset + (len(text.encode()) if more else len(part)),
+            "more": more,
+        }
+
+    def refusals(self, roots: Iterable[str]) -> Refusals:
+        """What the newest pass of each root said."""
+        found: dict[str, tuple[str, str, int]] = {}
+        for root in sorted(set(roots) - {""}):
+            packed = self.ledgers.newest_pass(root).get("refusals")
+            if packed:
+                lines = json.loads(zlib.decompress(bytes(packed)))
+                found |= {i: (code, message, at) for i, (code, message, at) in lines.items()}
+        return Refusals(found)
+
+    def _views(self, workloads: Sequence[Workload]) -> list[Json]:
+        now = self.clock.now()
+        waiting = [w.root for w in workloads if w.state is State.PENDING]
+        refusals = self.refusals(waiting)
+        return [workload_view(w, refusals, now) for w in workloads]
+
+    def _queues(self, caller: Authority, snapshot: CatalogSnapshot, queue: str) -> list[str]:
+        """The LocalQueues that a list reads. Raises ForbiddenError for one of somebody else."""
+        if not queue:
+            names = snapshot.of("LocalQueue")
+            return sorted(name for name in names if caller.may_see(name.partition("/")[0]))
+        if "/" in queue:
+            if not caller.may_see(queue.partition("/")[0]):
+                raise ForbiddenError(f"LocalQueue {queue} is not in your namespaces")
+            return [queue]
+        return [
+            name for name in self._queues(caller, snapshot, "") if name.partition("/")[2] == queue
+        ] or [f"{namespace}/{queue}" for namespace in caller.namespaces]
+
+    def _unfinished(
+        self, snapshot: CatalogSnapshot, queues: Sequence[str], *, known: Mapping[str, Any]
+    ) -> list[Workload]:
+        """Waiting and running workloads of these queues that are older than the list's window."""
+        local = configured(snapshot).queues.local_queues
+        cqs = {local[queue].cluster_queue for queue in queues if queue in local}
+        ids = [
+            i for cq in sorted(cqs) for i in self.workloads.inbox(pending_key(cq), limit=SCANNED)
+        ]
+        ids += [i for cluster in snapshot.of("Cluster") for i in self.workloads.active(cluster)]
+        older = [i for i in dict.fromkeys(ids) if i not in known]
+        wanted = set(queues)
+        return [
+            w for w in self.workloads.get_many(older) if w.queue in wanted and w.state in UNFINISHED
+        ]
+
+    def _prefixed(self, caller: Authority, prefix: str) -> list[Workload]:
+        snapshot = self.catalog.snapshot()
+        found = {
+            w.id: w
+            for queue in self._queues(caller, snapshot, "")
+            for w in self.workloads.listed(queue, since=0, limit=SCANNED)
+            if w.id.startswith(prefix)
+        }
+        return list(found.values())
+
+    def _live(self, workload: Workload) -> list[tuple[int, str, str]]:
+        """Containers of the pods that exist now; none if the cluster does not tell."""
+        if self.clusters is None or workload.state not in ON_CLUSTER or not workload.cluster:
+            return []
+        try:
+            pods, _ = self.clusters.cluster(workload.cluster).list(
+                "Pod", selector=f"{WORKLOAD_LABEL}={workload.id}"
+            )
+        except ClusterError:
+            return []
+        return [
+            (
+                int(pod["metadata"]["labels"].get(GENERATION_LABEL, workload.generation)),
+                pod["metadata"]["name"],
+                container["name"],
+            )
+            for pod in pods
+            for container in pod["spec"]["containers"]
+        ]
+
+
+def _visible(caller: Authority, kind: str, name: str) -> bool:
+    return kind != "LocalQueue" or caller.may_see(name.partition("/")[0])
+
+
+def _key(workload: Workload) -> str:
+    return f"{workload.created_at:013d}#{workload.id}"

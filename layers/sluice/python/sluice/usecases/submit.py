@@ -1,0 +1,247 @@
+"""Turn messages into workload records: PENDING, or REJECTED with everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sluice.core import documents, tenants
+from sluice.core.fitness import impossible
+from sluice.core.identity import digest, workload_id
+from sluice.core.submission import Accepted, Rejected, submission
+from sluice.core.tenants import Tenant
+from sluice.core.workload import PodSet, State, Workload
+from sluice.errors import ManifestUnavailable
+from sluice.ports import Catalog, CatalogSnapshot, Clock, Created, Document, Manifests, Workloads
+from sluice.usecases.configuration import configured
+
+NOT_AUTHORISED = "MISCONFIGURATION:PolicyDenied"
+INVALID = "MISCONFIGURATION:SchemaInvalid"
+UNKNOWN_QUEUE = "MISCONFIGURATION:UnknownQueue"
+TOO_LARGE = "QUOTA:ExceedsMaxQuota"
+CONFLICT = "MISCONFIGURATION:KeyReused"
+DEFAULT_PRIORITY_CLASS = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One SQS message. `from_bus`: an EventBridge rule sent it, so its sender is the bus."""
+
+    id: str
+    sender: str
+    sent_at: int
+    body: str
+    from_bus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A message whose record could not be written; SQS brings it again."""
+
+    message_id: str
+    error: str
+
+    def fields(self) -> dict[str, str]:
+        return {"message": self.message_id, "cause": self.error}
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    accepted: int
+    rejected: int
+    failed: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class Submit:
+    """A message is done only when its durable record exists; neighbours never disturb each other."""
+
+    workloads: Workloads
+    manifests: Manifests
+    catalog: Catalog
+    clock: Clock
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+
+    def __call__(self, messages: Sequence[Message]) -> Submitted:
+        snapshot = self.catalog.snapshot()
+        judged = [
+            (message, record, manifest)
+            for message in messages
+            for record, manifest in self.judge(message, snapshot)
+        ]
+        self.manifests.put_many(
+            {record.manifest_key: manifest for _, record, manifest in judged if manifest}
+        )
+        outcomes = list(self.pool.map(lambda each: self.record(each[0], each[1]), judged))
+        failures = {o.message_id: o for o in outcomes if isinstance(o, Failure)}
+        states = [o for o in outcomes if isinstance(o, State)]
+        rejected = states.count(State.REJECTED)
+        return Submitted(len(states) - rejected, rejected, tuple(failures.values()))
+
+    def judge(
+        self, message: Message, snapshot: CatalogSnapshot
+    ) -> list[tuple[Workload, Document | None]]:
+        tenant = tenant_of(message, snapshot)
+        now = self.clock.now()
+        if tenant is None:
+            return [(unauthorised(message, now), None)]
+        return [
+            self.judge_item(item, message, tenant, snapshot, now)
+            for item in documents.read(message.body)
+        ]
+
+    def judge_item(
+        self,
+        item: documents.Item,
+        message: Message,
+        tenant: Tenant,
+        snapshot: CatalogSnapshot,
+        now: int,
+    ) -> tuple[Workload, Document | None]:
+        if isinstance(item, documents.ManifestReference):
+            item = self.fetched(item, tenant)
+        found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
+        if isinstance(found, Rejected):
+            return rejected(found, INVALID, found.errors), None
+        return placed(found, snapshot)
+
+    def fetched(
+        self, reference: documents.ManifestReference, tenant: Tenant
+    ) -> documents.Document | documents.Malformed:
+        uri = f"s3://{reference.bucket}/{reference.object_key}"
+        if not tenant.may_fetch(reference.bucket, reference.object_key):
+            message = f"tenant {tenant.name} may not refer to {uri}; ask for it in its `buckets`"
+            return documents.malformed("manifestRef", message, reference.index)
+        try:
+            (item,) = documents.read(self.manifests.fetch(uri, reference.sha256))
+        except (ManifestUnavailable, ValueError) as error:
+            return documents.malformed("manifestRef", str(error), reference.index)
+        if isinstance(item, documents.ManifestReference):
+            message = "refers to another reference; store the document itself there"
+            return documents.malformed("manifestRef", message, reference.index)
+        return replace(item, index=reference.index)
+
+    def record(self, message: Message, workload: Workload) -> State | Failure:
+        """Same key and body again is a success; same key and another body is a visible conflict."""
+        try:
+            if self.workloads.create(workload) is Created.DIFFERENT:
+                workload = conflicting(workload, message)
+                self.workloads.create(workload)
+        except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
+            return Failure(message.id, f"{type(error).__name__}: {error}")
+        return workload.state
+
+
+def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
+    """Who sent it: the principal before the session name, or for events their granted source."""
+    known = [tenants.parse(document) for document in snapshot.of("Tenant").values()]
+    if message.from_bus:
+        source = event_source(message.body)
+        return next((tenant for tenant in known if source in tenant.event_sources), None)
+    principal = message.sender.partition(":")[0]
+    return next((tenant for tenant in known if principal in tenant.principals), None)
+
+
+def event_source(body: str) -> str:
+    try:
+        envelope = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    source = envelope.get("source") if isinstance(envelope, dict) else None
+    return source if isinstance(source, str) else ""
+
+
+def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Document | None]:
+    """The record in its ClusterQueue, or what of queue, priority class or size does not exist."""
+    queues = configured(snapshot).queues
+    local = queues.local_queues.get(found.queue)
+    if local is None or local.cluster_queue not in queues.cluster_queues:
+        namespace = found.queue.partition("/")[0]
+        there = [key for key in queues.local_queues if key.startswith(f"{namespace}/")]
+        known = ", ".join(sorted(key.partition("/")[2] for key in there)) or "none"
+        message = f"LocalQueue {found.queue} does not exist; queues of {namespace}: {known}"
+        return rejected(found, UNKNOWN_QUEUE, [{"field": "spec.queue", "message": message}]), None
+    name = found.priority_class or DEFAULT_PRIORITY_CLASS
+    priority = queues.priority_classes.get(name)
+    if priority is None and found.priority_class:
+        known = ", ".join(sorted(queues.priority_classes)) or "none"
+        message = f"WorkloadPriorityClass {name} does not exist; known: {known}"
+        return rejected(found, INVALID, [{"field": "spec.priority", "message": message}]), None
+    pod_sets = tuple(
+        PodSet(s["name"], s["count"], dict(s["requests"]), s.get("min_count"))
+        for s in found.pod_sets
+    )
+    if problem := impossible(queues, local.cluster_queue, pod_sets):
+        return rejected(found, TOO_LARGE, [{"field": "spec.resources", "message": problem}]), None
+    manifest: Document = json.loads(found.manifest)
+    workload = _record(found, State.PENDING)
+    return replace(
+        workload,
+        cq=local.cluster_queue,
+        root=queues.root_of(local.cluster_queue),
+        priority=priority.value if priority else 0,
+        priority_class=priority.name if priority else "",
+        pod_sets=pod_sets,
+        options=found.options,
+        labels=(manifest.get("metadata") or {}).get("labels") or {},
+        kind="JobSet" if manifest.get("kind") == "JobSet" else "Job",
+    ), manifest
+
+
+def rejected(
+    found: Accepted | Rejected, code: str, errors: Sequence[Mapping[str, str]]
+) -> Workload:
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    where = f"{first['field']}: " if first.get("field") else ""
+    return replace(
+        _record(found, State.REJECTED),
+        errors=tuple(errors),
+        reason={"code": code, "message": f"{where}{first['message']}{more}"},
+        finished_at=found.created_at,
+    )
+
+
+def unauthorised(message: Message, now: int) -> Workload:
+    """The body of an unknown sender is not stored, not even in part."""
+    what = "no Tenant grants submissions to this sender; an administrator applies one"
+    return Workload(
+        workload_id("", message.id),
+        name="",
+        namespace="",
+        queue="",
+        state=State.REJECTED,
+        digest=digest(message.id),
+        submitted_by=message.sender.partition(":")[0],
+        created_at=now,
+        finished_at=now,
+        errors=({"field": "", "message": what},),
+        reason={"code": NOT_AUTHORISED, "message": what},
+    )
+
+
+def conflicting(workload: Workload, message: Message) -> Workload:
+    """The visible record of a key that was used before with another body."""
+    what = (
+        f"the idempotency key was used before for another body ({workload.id}); "
+        "use a new key, or submit the same body"
+    )
+    return replace(
+        workload,
+        id=workload_id("conflict", f"{message.id}{workload.id}"),
+        state=State.REJECTED,
+        finished_at=workload.created_at,
+        errors=({"field": "metadata.idempotencyKey", "message": what},),
+        reason={"code": CONFLICT, "message": what},
+    )
+
+
+def _record(found: Accepted | Rejected, state: State) -> Workload:
+    fields: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("id", "name", "namespace", "queue", "tenant", "digest", "created_at")
+    }
+    return Workload(state=state, submitted_by=found.tenant, **fields)

@@ -1,0 +1,149 @@
+"""Records as the api shows them: plain JSON, times in epoch milliseconds, quantities as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.quantity import format_quantity
+from sluice.core.workload import State, Workload, phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sluice.core.workload import PodSet
+
+Json = dict[str, Any]
+
+HELD = "HELD:User"
+BACKOFF = "RECOVERY:BackoffUntil"
+ACTIONS = {
+    "QUOTA": "WAIT",
+    "FAIRSHARE": "WAIT",
+    "PRIORITY": "WAIT",
+    "CAPACITY": "WAIT",
+    "MISCONFIGURATION": "CHANGE-REQUEST",
+    "DEPENDENCY": "WAIT",
+    "HELD": "ASK-ADMIN",
+    "RECOVERY": "WAIT",
+    "PLATFORM": "PLATFORM-FAULT",
+}
+
+
+class Refusals:
+    """The refusals of the newest pass of each root: code, message and position by workload."""
+
+    def __init__(self, by_workload: Mapping[str, tuple[str, str, int]]) -> None:
+        self.by_workload = by_workload
+
+    def position(self, workload: Workload) -> int | None:
+        refusal = self.by_workload.get(workload.id)
+        return refusal[2] if refusal and workload.state is State.PENDING else None
+
+    def reason(self, workload: Workload, now: int) -> Json | None:
+        """Why the workload is not running, if it is not."""
+        if workload.state is not State.PENDING:
+            return reason(**workload.reason) if workload.reason.get("code") else None
+        if workload.held:
+            return reason(HELD, "held; `sluice release` lets it queue again")
+        if workload.not_before > now:
+            seconds = (workload.not_before - now) // 1_000
+            why = workload.reason.get("message", "")
+            return reason(BACKOFF, f"queues again in {seconds} s" + (f" ({why})" if why else ""))
+        if refusal := self.by_workload.get(workload.id):
+            return reason(refusal[0], refusal[1])
+        return reason(**workload.reason) if workload.reason.get("code") else None
+
+
+def reason(code: str, message: str = "") -> Json:
+    """A reason with what its reader may do about it."""
+    return {"code": code, "message": message, "action": ACTIONS.get(code.partition(":")[0], "WAIT")}
+
+
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: format_quantity(name, amount) for name, amount in amounts.items()}
+
+
+def total(pod_sets: Iterable[PodSet]) -> dict[str, int]:
+    """The sum over all pods of a workload, in base units."""
+    sums: dict[str, int] = {}
+    for pod_set in pod_sets:
+        for resource, amount in pod_set.requests.items():
+            sums[resource] = sums.get(resource, 0) + amount * pod_set.count
+    return sums
+
+
+def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
+    """One workload; keys without a value are left out."""
+    view: Json = {
+        "id": workload.id,
+        "name": workload.name,
+        "namespace": workload.namespace,
+        "queue": workload.queue,
+        "clusterQueue": workload.cq,
+        "root": workload.root,
+        "kind": workload.kind,
+        "phase": phase(workload),
+        "state": workload.state.value,
+        "generation": workload.generation,
+        "priority": workload.priority,
+        "priorityClass": workload.priority_class,
+        "user": workload.submitted_by,
+        "tenant": workload.tenant,
+        "labels": dict(workload.labels),
+        "reason": refusals.reason(workload, now),
+        "position": refusals.position(workload),
+        "held": workload.held,
+        "request": quantities(total(workload.pod_sets)),
+        "podSets": [_pod_set(each, workload) for each in workload.pod_sets],
+        "flavors": _flavors(workload),
+        "cluster": workload.cluster,
+        "recoveries": sum(run.get("outcome") == "migrate" for run in workload.runs),
+        "createdAt": workload.created_at,
+        "admittedAt": workload.admitted_at,
+        "startedAt": workload.started_at,
+        "finishedAt": workload.finished_at,
+        "lastCheckpointAt": workload.options.get("checkpoint_at"),
+        "result": dict(workload.result),
+        "errors": [dict(error) for error in workload.errors],
+        "runs": [_run(run) for run in workload.runs],
+    }
+    always = {"generation", "priority", "recoveries"}
+    return {key: value for key, value in view.items() if value or key in always}
+
+
+def _pod_set(pod_set: PodSet, workload: Workload) -> Json:
+    view: Json = {
+        "name": pod_set.name,
+        "count": pod_set.count,
+        "requests": quantities(pod_set.requests),
+    }
+    if pod_set.min_count is not None:
+        view["minCount"] = pod_set.min_count
+    if workload.reservation:
+        for assigned in workload.reservation.pod_sets:
+            if assigned.name == pod_set.name:
+                view["admitted"] = assigned.count
+                view["flavors"] = sorted(set(assigned.flavors.values()))
+    return view
+
+
+def _flavors(workload: Workload) -> dict[str, str]:
+    if workload.reservation is None:
+        return {}
+    return {
+        resource: flavor
+        for assigned in workload.reservation.pod_sets
+        for resource, flavor in assigned.flavors.items()
+    }
+
+
+def _run(run: Mapping[str, Any]) -> Json:
+    names = {
+        "admitted_at": "admittedAt",
+        "dispatched_at": "dispatchedAt",
+        "started_at": "startedAt",
+        "ended_at": "endedAt",
+    }
+    return {
+        names.get(key, key): value for key, value in run.items() if value or key == "generation"
+    }

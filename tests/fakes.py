@@ -1,0 +1,383 @@
+"""In-memory ports: the same contract as the adapters (tests/contract), for unit tests.
+
+`Memory` holds what DynamoDB would, with guards and transactions checked atomically.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.core.happenings import Happening
+from sluice.core.workload import Change, Workload, after, index_keys
+from sluice.ports import (
+    AlreadyExists,
+    CatalogEdit,
+    CatalogSnapshot,
+    Commit,
+    Committed,
+    Created,
+    Document,
+    LedgerState,
+)
+
+
+@dataclass
+class FakeClock:
+    time: int = 1_800_000_000_000
+
+    def now(self) -> int:
+        return self.time
+
+    def pass_ms(self, ms: int) -> None:
+        self.time += ms
+
+
+@dataclass
+class MemoryWorkloads:
+    """`changed` hears every write as (before, after), like a stream."""
+
+    rows: dict[str, Workload] = field(default_factory=dict)
+    changed: list[tuple[Workload | None, Workload]] = field(default_factory=list)
+
+    def write(self, workload: Workload) -> None:
+        self.changed.append((self.rows.get(workload.id), workload))
+        self.rows[workload.id] = workload
+
+    def get(self, workload_id: str) -> Workload | None:
+        return self.rows.get(workload_id)
+
+    def get_many(self, ids: Iterable[str]) -> list[Workload]:
+        return [self.rows[i] for i in dict.fromkeys(ids) if i in self.rows]
+
+    def create(self, workload: Workload) -> Created:
+        existing = self.rows.get(workload.id)
+        if existing is None:
+            self.write(workload)
+            return Created.NEW
+        return Created.SAME if existing.digest == workload.digest else Created.DIFFERENT
+
+    def apply(self, changes: Sequence[Change]) -> list[bool]:
+        return [self._apply(change) for change in changes]
+
+    def _apply(self, change: Change) -> bool:
+        now = self.rows.get(change.before.id)
+        if now is None or not change.guard.holds(now):
+            return False
+        self.write(after(change, now))
+        return True
+
+    def inbox(self, key: str, *, limit: int) -> list[str]:
+        found = [
+            (keys["inbox_order"], w.id)
+            for w in self.rows.values()
+            if (keys := index_keys(w)).get("inbox") == key
+        ]
+        return [workload_id for _, workload_id in sorted(found)][:limit]
+
+    def active(self, cluster: str, root: str | None = None) -> list[str]:
+        found = [
+            (keys["active_order"], w.id)
+            for w in self.rows.values()
+            if (keys := index_keys(w)).get("active") == cluster and root in (None, w.root)
+        ]
+        return [workload_id for _, workload_id in sorted(found)]
+
+    def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
+        found = [w for w in self.rows.values() if w.queue == queue and w.created_at >= since]
+        return sorted(found, key=lambda w: (w.created_at, w.id), reverse=True)[:limit]
+
+
+@dataclass
+class MemoryLedgers:
+    workloads: MemoryWorkloads
+    catalog: MemoryCatalog
+    ledgers: dict[str, LedgerState] = field(default_factory=dict)
+    audits: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    passes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def read(self, root: str) -> LedgerState:
+        kept = self.ledgers.get(root, LedgerState(root, 0, 0, {}))
+        return LedgerState(root, kept.version, self.catalog.limits(root), kept.usage)
+
+    def commit(self, commit: Commit) -> Committed:
+        root = commit.based_on.root
+        now = self.read(root)
+        moved = (now.version, now.limits) != (commit.based_on.version, commit.based_on.limits)
+        lost = frozenset(
+            change.before.id
+            for change in commit.changes
+            if (row := self.workloads.get(change.before.id)) is None or not change.guard.holds(row)
+        )
+        if moved or lost:
+            return Committed(done=False, moved=moved, lost=lost)
+        version = now.version + 1
+        self.ledgers[root] = LedgerState(root, version, now.limits, commit.usage)
+        entry = {"version": version, "at": commit.now, **commit.audit}
+        self.audits.setdefault(root, []).append(entry)
+        self.workloads.apply(commit.changes)
+        return Committed(done=True)
+
+    def record_pass(self, root: str, summary: Mapping[str, Any]) -> None:
+        self.passes[root] = summary
+
+    def newest_pass(self, root: str) -> Mapping[str, Any]:
+        return self.passes.get(root, {})
+
+    def batches(self, root: str, *, after: int = 0) -> Iterator[Mapping[str, Any]]:
+        return (row for row in self.audits.get(root, []) if row["version"] > after)
+
+
+class RejectingLedgers(MemoryLedgers):
+    """Loses every race, so that the retry path can be seen."""
+
+    def commit(self, commit: Commit) -> Committed:
+        assert commit
+        return Committed(done=False, moved=True)
+
+
+@dataclass
+class MemoryCatalog:
+    kept: CatalogSnapshot = field(default_factory=lambda: CatalogSnapshot(0))
+    roots: dict[str, int] = field(default_factory=dict)
+    ledgers: MemoryLedgers | None = None
+
+    def snapshot(self) -> CatalogSnapshot:
+        return self.kept
+
+    def limits(self, root: str) -> int:
+        return self.roots.get(root, 0)
+
+    def edit(self, edit: CatalogEdit) -> bool:
+        if edit.based_on != self.kept.version:
+            return False
+        for root, version in edit.ledgers:
+            if self.ledgers is None or self.ledgers.read(root).version != version:
+                return False
+        documents = {kind: dict(named) for kind, named in self.kept.documents.items()}
+        for kind, name, document in edit.put:
+            documents.setdefault(kind, {})[name] = document
+        for kind, name in edit.remove:
+            documents.get(kind, {}).pop(name, None)
+        self.kept = CatalogSnapshot(self.kept.version + 1, documents)
+        for root in edit.roots:
+            self.roots[root] = self.roots.get(root, 0) + 1
+        return True
+
+
+@dataclass
+class MemoryManifests:
+    rows: dict[str, Document] = field(default_factory=dict)
+    references: dict[str, bytes] = field(default_factory=dict)
+
+    def put_many(self, manifests: Mapping[str, Document]) -> None:
+        self.rows |= manifests
+
+    def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
+        return {i: self.rows[i] for i in ids if i in self.rows}
+
+    def fetch(self, reference: str, sha256: str) -> bytes:
+        return self.references[reference + sha256]
+
+
+@dataclass
+class RecordedKicks:
+    roots: list[str] = field(default_factory=list)
+
+    def kick(self, roots: Iterable[str]) -> None:
+        self.roots += roots
+
+
+@dataclass
+class RecordedCommands:
+    sent: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    def send(self, cluster: str, ids: Sequence[str]) -> None:
+        self.sent.append((cluster, list(ids)))
+
+
+@dataclass
+class RecordedTimeline:
+    lines: list[Happening] = field(default_factory=list)
+
+    def append(self, happenings: Sequence[Happening]) -> None:
+        self.lines += happenings
+
+    def publish(self, happenings: Sequence[Happening]) -> None:
+        self.append(happenings)
+
+    def of(self, workload_id: str) -> list[Mapping[str, Any]]:
+        return [
+            {
+                "at": line.at,
+                "generation": line.workload.generation,
+                "what": line.what,
+                "message": line.message,
+                "detail": line.detail,
+            }
+            for line in self.lines
+            if line.workload.id == workload_id
+        ]
+
+
+@dataclass
+class RecordedObservers:
+    woken: list[str] = field(default_factory=list)
+
+    def wake(self, cluster: str) -> None:
+        self.woken.append(cluster)
+
+
+@dataclass
+class MemoryNodes:
+    rows: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None:
+        self.rows.setdefault(cluster, {}).update({node["instance"]: node for node in nodes})
+
+    def of(self, cluster: str) -> list[Mapping[str, Any]]:
+        return list(self.rows.get(cluster, {}).values())
+
+
+@dataclass
+class MemoryLogs:
+    rows: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, workload_id: str, generation: int, pod: str, container: str, log: bytes) -> None:
+        self.rows[f"{workload_id}/{generation}/{pod}/{container}"] = log
+
+    def list(self, workload_id: str) -> list[str]:
+        prefix = f"{workload_id}/"
+        return [key.removeprefix(prefix) for key in self.rows if key.startswith(prefix)]
+
+    def get(self, workload_id: str, generation: int, pod: str, container: str) -> bytes:
+        return self.rows[f"{workload_id}/{generation}/{pod}/{container}"]
+
+
+@dataclass
+class MemoryLeases:
+    held: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
+        holder, expires = self.held.get(name, ("", 0))
+        if holder != owner and expires >= now:
+            return False
+        self.held[name] = (owner, until)
+        return True
+
+
+@dataclass
+class FakeKubernetes:
+    """A cluster of Jobs and Pods with UIDs, preconditions and foreground deletion.
+
+    `finish` plays the Job controller; pods exist from the un-suspension on.
+    """
+
+    objects: dict[tuple[str, str, str], Document] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    started: list[str] = field(default_factory=list)
+
+    def create(self, document: Document) -> Document | AlreadyExists:
+        metadata = document["metadata"]
+        key = (document["kind"], metadata.get("namespace", ""), metadata["name"])
+        if key in self.objects:
+            return AlreadyExists(self.objects[key])
+        made = {**document, "metadata": {**metadata, "uid": f"uid-{next(self.numbers)}"}}
+        self.objects[key] = made
+        return made
+
+    def get(self, kind: str, namespace: str, name: str) -> Document | None:
+        return self.objects.get((kind, namespace, name))
+
+    def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
+        assert not field
+        wanted = [term.partition("=") for term in selector.split(",") if term]
+        found = [
+            each
+            for (of_kind, _, _), each in self.objects.items()
+            if of_kind == kind
+            and all(
+                name in each["metadata"].get("labels", {})
+                and (not equals or each["metadata"]["labels"][name] == value)
+                for name, equals, value in wanted
+            )
+        ]
+        return found, "1"
+
+    def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
+        found = self.get(kind, namespace, name)
+        if found is None or found["metadata"]["uid"] != patch["metadata"].get(
+            "uid", found["metadata"]["uid"]
+        ):
+            return None
+        spec = {**found["spec"], **patch.get("spec", {})}
+        if kind == "Job" and found["spec"].get("suspend") and not spec["suspend"]:
+            self.started.append(name)
+            self._add_pod(found)
+        self.objects[kind, namespace, name] = {**found, "spec": spec}
+        return self.objects[kind, namespace, name]
+
+    def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+        found = self.get(kind, namespace, name)
+        if found is None or (uid and found["metadata"]["uid"] != uid):
+            return False
+        del self.objects[kind, namespace, name]
+        self.objects.pop(("Pod", namespace, f"{name}-pod"), None)
+        return True
+
+    def watch(
+        self, kind: str, *, selector: str, version: str, seconds: float
+    ) -> Iterator[tuple[str, Document]]:
+        assert kind
+        assert selector
+        assert version
+        assert seconds
+        return iter(())
+
+    def logs(self, namespace: str, pod: str, container: str, *, limit_bytes: int) -> bytes:
+        assert limit_bytes
+        return f"{namespace}/{pod}/{container} says hello\n".encode()
+
+    def cluster(self, name: str) -> FakeKubernetes:
+        assert name
+        return self
+
+    def running(self) -> list[str]:
+        return [
+            each["metadata"]["labels"]["sluice.dev/workload"]
+            for (kind, _, _), each in self.objects.items()
+            if kind == "Pod" and each["status"]["phase"] == "Running"
+        ]
+
+    def finish(self, namespace: str, name: str, *, exit_code: int = 0) -> None:
+        job = self.objects["Job", namespace, name]
+        pod = self.objects["Pod", namespace, f"{name}-pod"]
+        done = "Complete" if exit_code == 0 else "Failed"
+        self.objects["Job", namespace, name] = {
+            **job,
+            "status": {"conditions": [{"type": done, "status": "True"}]},
+        }
+        ended = {"terminated": {"exitCode": exit_code}}
+        status = {
+            "phase": "Succeeded" if exit_code == 0 else "Failed",
+            "containerStatuses": [{"name": "main", "state": ended}],
+        }
+        self.objects["Pod", namespace, f"{name}-pod"] = {**pod, "status": status}
+
+    def _add_pod(self, job: Document) -> None:
+        name = f"{job['metadata']['name']}-pod"
+        namespace = job["metadata"]["namespace"]
+        self.create(
+            {
+                "kind": "Pod",
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "labels": job["metadata"]["labels"],
+                },
+                "spec": {"containers": [{"name": "main"}], "nodeName": "node-1"},
+                "status": {"phase": "Running"},
+            }
+        )

@@ -1,0 +1,25 @@
+"""The protocol's invariants hold on the real use cases under crashes, losses and repetitions."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.unit.usecases.world import World
+
+SEEDS = int(os.environ.get("SLUICE_SEEDS", "150"))
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_nothing_is_lost_doubled_or_overcommitted(block: int) -> None:
+    most = 0
+    for seed in range(block * SEEDS // 10, (block + 1) * SEEDS // 10):
+        world = World(seed)
+        for number in range(6):
+            world.submit(f"w{number}", "ab"[number % 2], 1 + number % 2)
+        for _ in range(120):
+            world.step()
+        world.settle()
+        most = max(most, world.running_seen)
+    assert most >= 2, "the runs never had two workloads at work: they prove nothing"

@@ -1,0 +1,306 @@
+"""The real use cases on in-memory ports, with messages that arrive late, twice, or never.
+
+One seed, one run. Every call into a port may be the last one of its Lambda (a crash).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.core.observation import Seen
+from sluice.core.reservations import held_by
+from sluice.core.workload import (
+    TERMINAL,
+    Intent,
+    IntentKind,
+    PodSet,
+    State,
+    Workload,
+    cancel_pending,
+    reclaim,
+)
+from sluice.ports import CatalogEdit
+from sluice.usecases.act import Act
+from sluice.usecases.admit import Admit
+from sluice.usecases.observe import Observe
+from sluice.usecases.relay import Changed, Relay
+from sluice.usecases.sweep import Sweep
+from tests.fakes import (
+    FakeClock,
+    FakeKubernetes,
+    MemoryCatalog,
+    MemoryLeases,
+    MemoryLedgers,
+    MemoryLogs,
+    MemoryManifests,
+    MemoryNodes,
+    MemoryWorkloads,
+    RecordedCommands,
+    RecordedKicks,
+    RecordedObservers,
+    RecordedTimeline,
+)
+
+CLUSTER, ROOT = "batch-1", "cohort"
+
+
+class Crash(Exception):  # noqa: N818, it plays the end of a process, not an error
+    """The process ends here: nothing after this call happens."""
+
+
+class Fragile:
+    """A port whose calls may end the process just before or just after their effect."""
+
+    def __init__(self, port: Any, dice: random.Random, chance: float) -> None:
+        self._port, self._dice, self._chance = port, dice, chance
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self._port, name)
+        if not callable(inner):
+            return inner
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._dice.random() < self._chance:
+                raise Crash
+            answer = inner(*args, **kwargs)
+            if self._dice.random() < self._chance:
+                raise Crash
+            return Fragile(answer, self._dice, self._chance) if name == "cluster" else answer
+
+        return call
+
+
+class Inline:
+    """A thread pool without threads, so that a run is a function of its seed."""
+
+    def map(self, do: Any, items: Any) -> list[Any]:
+        return [do(item) for item in items]
+
+    def submit(self, do: Any, *args: Any) -> None:
+        do(*args)
+
+
+def queue(name: str, nominal: int, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {
+            "cohortName": ROOT,
+            "namespaceSelector": {},
+            "resourceGroups": [
+                {
+                    "coveredResources": ["cpu"],
+                    "flavors": [
+                        {
+                            "name": "spot",
+                            "resources": [{"name": "cpu", "nominalQuota": str(nominal)}],
+                        }
+                    ],
+                }
+            ],
+            **spec,
+        },
+    }
+
+
+FLAVOR = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "ResourceFlavor",
+    "metadata": {"name": "spot"},
+    "spec": {"nodeLabels": {"karpenter.sh/nodepool": "spot"}},
+}
+MANIFEST = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "job", "namespace": "team"},
+    "spec": {
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "train:1",
+                        "resources": {"requests": {"cpu": "1"}},
+                    }
+                ],
+            }
+        }
+    },
+}
+
+
+@dataclass
+class World:
+    seed: int
+    crashes: float = 0.02
+    queues: tuple[dict[str, Any], ...] = (queue("a", 2), queue("b", 1))
+    dice: random.Random = field(init=False)
+    running_seen: int = 0
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)  # noqa: S311
+        self.clock = FakeClock()
+        self.workloads = MemoryWorkloads()
+        self.catalog = MemoryCatalog()
+        self.ledgers = MemoryLedgers(self.workloads, self.catalog)
+        self.catalog.ledgers = self.ledgers
+        self.manifests = MemoryManifests()
+        self.kubernetes = FakeKubernetes()
+        self.kicks, self.commands = RecordedKicks(), RecordedCommands()
+        self.timeline, self.observers = RecordedTimeline(), RecordedObservers()
+        put = [("ResourceFlavor", "spot", FLAVOR), ("Cluster", CLUSTER, {"spec": {}})]
+        put += [("ClusterQueue", q["metadata"]["name"], q) for q in self.queues]
+        assert self.catalog.edit(CatalogEdit(0, tuple(put), roots=(ROOT,)))
+        self.streamed = 0
+        self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
+
+    def fragile(self, port: Any) -> Any:
+        return Fragile(port, self.dice, self.crashes)
+
+    def submit(self, name: str, cq: str, cpu: int, *, priority: int = 0) -> None:
+        workload = Workload(
+            name,
+            name,
+            "team",
+            "team/queue",
+            State.PENDING,
+            cq=cq,
+            root=ROOT,
+            digest=name,
+            priority=priority,
+            created_at=self.clock.now(),
+            pod_sets=(PodSet("main", 1, {"cpu": cpu * 1000}),),
+        )
+        self.manifests.put_many({workload.manifest_key: MANIFEST})
+        self.workloads.create(workload)
+
+    # One step of each Lambda, on ports that may crash.
+
+    def admit(self) -> None:
+        f = self.fragile
+        use = Admit(
+            f(self.workloads), f(self.ledgers), self.catalog, f(self.kicks), self.clock,
+            pool=Inline(),
+        )  # fmt: skip
+        self._run(lambda: use(ROOT))
+
+    def act(self) -> None:
+        if not self.commands.sent:
+            return
+        position = self.dice.randrange(len(self.commands.sent))
+        cluster, ids = self.commands.sent[position]
+        f = self.fragile
+        use = Act(
+            f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
+            self.observers, self.clock, pool=Inline(),
+        )  # fmt: skip
+        self._run(lambda: use(cluster, ids))
+        if self.dice.random() < 0.7:  # otherwise the message comes again
+            self.commands.sent.pop(position)
+
+    def relay(self) -> None:
+        fresh = self.workloads.changed[self.streamed :]
+        self.streamed = len(self.workloads.changed)
+        kept = [pair for pair in fresh if self.dice.random() < 0.8]  # the rest is lost
+        use = Relay(self.fragile(self.kicks), self.commands, self.timeline, self.timeline)
+        self._run(lambda: use([Changed(*pair, self.clock.now()) for pair in kept]))
+
+    def observe(self) -> None:
+        f = self.fragile
+        use = Observe(
+            f(self.workloads), self.kubernetes, self.commands, self.nodes, self.logs, self.leases,
+            self.clock, pods_ready_ms=10**9, pool=Inline(),
+        )  # fmt: skip
+
+        def once() -> Seen:
+            return use.reconcile(CLUSTER, f(self.kubernetes))
+
+        self._run(once)
+
+    def sweep(self) -> None:
+        use = Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock)
+        assert not use().drift
+
+    def finish_one(self) -> None:
+        pods = [key for key, each in self.kubernetes.objects.items()
+                if key[0] == "Pod" and each["status"]["phase"] == "Running"]  # fmt: skip
+        if pods:
+            _, namespace, name = self.dice.choice(pods)
+            job = name.removesuffix("-pod")
+            if ("Job", namespace, job) in self.kubernetes.objects:
+                self.kubernetes.finish(namespace, job, exit_code=self.dice.choice([0, 0, 1]))
+
+    def disturb(self) -> None:
+        """A user cancels, a gang is requeued, or somebody deletes a Job behind our back."""
+        rows = [w for w in self.workloads.rows.values() if w.state not in TERMINAL]
+        if not rows:
+            return
+        workload = self.dice.choice(rows)
+        what = self.dice.random()
+        if workload.state is State.PENDING and what < 0.3:
+            self.workloads.apply([cancel_pending(workload, "by a user", self.clock.now())])
+        elif workload.state in (State.ADMITTED, State.DISPATCHED) and what < 0.6:
+            kind = self.dice.choice([IntentKind.CANCEL, IntentKind.REQUEUE, IntentKind.FAIL])
+            self.workloads.apply([reclaim(workload, Intent(kind, "TEST:Disturbed"))])
+        elif workload.state is State.DISPATCHED:
+            name = f"w-{workload.id}-g{workload.generation}"
+            self.kubernetes.delete("Job", "team", name)
+
+    def step(self) -> None:
+        self.clock.pass_ms(self.dice.choice([10, 100, 1000, 20_000]))
+        actions = [self.admit, self.act, self.act, self.relay, self.observe, self.finish_one]
+        if self.dice.random() < 0.15:
+            actions = [self.disturb, self.sweep]
+        self.dice.choice(actions)()
+        self.check()
+
+    def settle(self) -> None:
+        """No more trouble and no more messages: sweep, observe and what they send come home."""
+        self.crashes = 0.0
+        for _ in range(60):
+            self.clock.pass_ms(20_000)
+            self.sweep()
+            self.admit()
+            self.observe()
+            while self.commands.sent:
+                cluster, ids = self.commands.sent.pop()
+                Act(
+                    self.workloads, self.manifests, self.catalog, self.kubernetes,
+                    self.observers, self.clock, pool=Inline(),
+                )(cluster, ids)  # fmt: skip
+            for _ in range(5):
+                self.finish_one()
+            self.check()
+            if all(w.state in TERMINAL and not w.reservation for w in self.workloads.rows.values()):
+                return
+        stuck = [(w.id, w.state, w.generation) for w in self.workloads.rows.values()
+                 if w.state not in TERMINAL or w.reservation]  # fmt: skip
+        raise AssertionError(f"seed {self.seed}: did not come home: {stuck}")
+
+    def check(self) -> None:
+        """Invariants I1, I2, I3, I7 of the ledger protocol."""
+        usage: dict[str, dict[str, int]] = {}
+        for w in self.workloads.rows.values():
+            if w.reservation:
+                of_queue = usage.setdefault(w.reservation.cq, {})
+                for cell, amount in held_by(w).items():
+                    of_queue[cell] = of_queue.get(cell, 0) + amount
+        ledger = self.ledgers.read(ROOT)
+        assert ledger.usage == usage, f"seed {self.seed}: I1 {ledger.usage} != {usage}"
+        total = sum(amount for row in usage.values() for amount in row.values())
+        assert total <= 3000, f"seed {self.seed}: I2 {total} millicores of 3000"
+        running = self.kubernetes.running()
+        assert len(running) == len(set(running)), f"seed {self.seed}: I3 two runs of one workload"
+        self.running_seen = max(self.running_seen, len(running))
+        for workload_id in running:
+            assert self.workloads.rows[workload_id].reservation, f"seed {self.seed}: I3 no quota"
+
+    def _run(self, do: Any) -> None:
+        try:
+            do()
+        except Crash:
+            return
