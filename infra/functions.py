@@ -6,17 +6,19 @@ not use. docs/architecture.md tells what each one does.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-_READ_ITEMS = ("GetItem", "BatchGetItem")
-_READ = (*_READ_ITEMS, "Query")
+_HANDLERS = Path(__file__).parents[1] / "functions"
+_CATALOG = ("GetItem", "Query")
+_RECORDS = ("GetItem", "BatchGetItem")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionShape:
     """One Lambda.
 
-    `tables` maps a table, or `<table>/<index>`, to DynamoDB actions; `objects` maps a key pattern
-    of the bucket to S3 actions; `sends` and `inspects` name queues, `invokes` other functions.
+    `tables` maps a table, or `<table>/<index>`, to DynamoDB actions; `objects` maps a prefix of the
+    bucket's keys to S3 actions; `sends` and `inspects` name queues, `invokes` other functions.
     """
 
     name: str
@@ -24,12 +26,22 @@ class FunctionShape:
     memory_mb: int
     tables: Mapping[str, tuple[str, ...]]
     objects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lists: tuple[str, ...] = ()
+    """Prefixes whose keys it may list."""
     sends: tuple[str, ...] = ()
     inspects: tuple[str, ...] = ()
     invokes: tuple[str, ...] = ()
     publishes_events: bool = False
+    fetches_references: bool = False
+    """Whether it reads the buckets that submissions may refer to."""
+    kicks_itself: bool = False
+    """A loop on purpose, which Lambda would otherwise stop after some rounds."""
     cluster_group: str | None = None
     """Kubernetes group of its access entries; None: it never talks to a cluster."""
+
+    @property
+    def handler_exists(self) -> bool:
+        return (_HANDLERS / f"{self.name}.py").exists()
 
 
 FUNCTIONS = (
@@ -38,29 +50,32 @@ FUNCTIONS = (
         timeout_seconds=30,
         memory_mb=512,
         tables={
-            "Workloads": ("PutItem", "ConditionCheckItem"),
-            "Manifests": ("PutItem", "ConditionCheckItem"),
-            "Catalog": _READ,
+            "Workloads": ("PutItem",),
+            "Manifests": ("BatchWriteItem",),
+            "Catalog": _CATALOG,
         },
-        objects={"manifests/*": ("PutObject",)},
+        objects={"manifests/": ("PutObject",)},
+        fetches_references=True,
     ),
     FunctionShape(
         name="admit",
         timeout_seconds=60,
         memory_mb=1024,
         tables={
-            "Ledgers": (*_READ, "PutItem", "UpdateItem", "ConditionCheckItem"),
-            "Workloads": (*_READ_ITEMS, "UpdateItem", "ConditionCheckItem"),
+            "Ledgers": ("GetItem", "PutItem", "UpdateItem"),
+            "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/inbox": ("Query",),
             "Workloads/active": ("Query",),
-            "Catalog": (*_READ, "ConditionCheckItem"),
+            "Catalog": (*_CATALOG, "ConditionCheckItem"),
         },
+        sends=("kicks",),
+        kicks_itself=True,
     ),
     FunctionShape(
         name="relay",
         timeout_seconds=60,
         memory_mb=256,
-        tables={"Timeline": ("PutItem", "BatchWriteItem")},
+        tables={"Timeline": ("BatchWriteItem",)},
         sends=("kicks", "commands"),
         publishes_events=True,
     ),
@@ -69,11 +84,12 @@ FUNCTIONS = (
         timeout_seconds=60,
         memory_mb=512,
         tables={
-            "Workloads": (*_READ_ITEMS, "UpdateItem"),
-            "Manifests": _READ_ITEMS,
-            "Catalog": _READ,
+            "Workloads": (*_RECORDS, "UpdateItem"),
+            "Manifests": ("BatchGetItem",),
+            "Catalog": _CATALOG,
+            "Nodes": ("GetItem",),
         },
-        objects={"manifests/*": ("GetObject",)},
+        objects={"manifests/": ("GetObject",)},
         invokes=("observe",),
         cluster_group="sluice:act",
     ),
@@ -82,13 +98,12 @@ FUNCTIONS = (
         timeout_seconds=90,
         memory_mb=512,
         tables={
-            "Workloads": (*_READ_ITEMS, "UpdateItem"),
+            "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/active": ("Query",),
-            "Catalog": _READ,
-            "Nodes": (*_READ, "PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem"),
-            "Migrations": (*_READ, "UpdateItem"),
+            "Nodes": ("UpdateItem", "BatchWriteItem"),
         },
-        objects={"logs/*": ("PutObject",)},
+        objects={"logs/": ("PutObject",)},
+        sends=("commands",),
         cluster_group="sluice:observe",
     ),
     FunctionShape(
@@ -96,11 +111,11 @@ FUNCTIONS = (
         timeout_seconds=15,
         memory_mb=512,
         tables={
-            "Workloads": (*_READ_ITEMS, "UpdateItem"),
+            "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/active": ("Query",),
-            "Catalog": _READ,
-            "Nodes": (*_READ, "UpdateItem"),
-            "Migrations": (*_READ, "PutItem", "UpdateItem"),
+            "Catalog": _CATALOG,
+            "Nodes": ("GetItem", "Query", "UpdateItem"),
+            "Migrations": ("GetItem", "PutItem", "UpdateItem"),
         },
         cluster_group="sluice:interrupt",
     ),
@@ -109,12 +124,12 @@ FUNCTIONS = (
         timeout_seconds=30,
         memory_mb=256,
         tables={
-            "Workloads": _READ_ITEMS,
+            "Workloads": _RECORDS,
             "Workloads/inbox": ("Query",),
             "Workloads/active": ("Query",),
-            "Ledgers": _READ,
-            "Catalog": _READ,
-            "Nodes": _READ,
+            "Ledgers": ("GetItem",),
+            "Catalog": _CATALOG,
+            "Nodes": ("Query",),
         },
         cluster_group="sluice:provision",
     ),
@@ -123,34 +138,39 @@ FUNCTIONS = (
         timeout_seconds=60,
         memory_mb=256,
         tables={
-            "Workloads": (*_READ_ITEMS, "UpdateItem"),
+            "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/inbox": ("Query",),
             "Workloads/active": ("Query",),
-            "Ledgers": _READ,
-            "Catalog": _READ,
-            "Nodes": _READ,
-            "Migrations": (*_READ, "UpdateItem"),
+            "Ledgers": ("GetItem",),
+            "Catalog": _CATALOG,
         },
-        sends=("kicks", "commands"),
+        sends=("kicks",),
     ),
     FunctionShape(
         name="api",
         timeout_seconds=30,
         memory_mb=512,
         tables={
-            "Workloads": (*_READ_ITEMS, "UpdateItem"),
+            "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/inbox": ("Query",),
             "Workloads/active": ("Query",),
             "Workloads/listed": ("Query",),
-            "Ledgers": _READ,
-            "Catalog": (*_READ, "PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"),
-            "Manifests": _READ_ITEMS,
-            "Timeline": _READ,
-            "Nodes": _READ,
-            "Migrations": _READ,
+            "Ledgers": ("GetItem", "Query", "ConditionCheckItem"),
+            "Catalog": (*_CATALOG, "PutItem", "UpdateItem", "DeleteItem"),
+            "Manifests": ("BatchGetItem",),
+            "Timeline": ("Query",),
+            "Nodes": ("Query",),
+            "Migrations": ("GetItem",),
         },
-        objects={"manifests/*": ("GetObject",), "logs/*": ("GetObject",)},
+        objects={"manifests/": ("GetObject",), "logs/": ("GetObject",)},
+        lists=("logs/",),
         sends=("kicks", "commands", "interruptions"),
         inspects=("submissions", "kicks", "commands", "interruptions"),
+        cluster_group="sluice:api",
     ),
 )
+
+
+def deployable() -> tuple[FunctionShape, ...]:
+    """Return the functions whose handler is written: the others would only fail every minute."""
+    return tuple(shape for shape in FUNCTIONS if shape.handler_exists)

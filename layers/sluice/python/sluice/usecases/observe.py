@@ -38,6 +38,7 @@ RECONCILE_MS = 10_000
 LEASE_MS = 8_000
 LOG_BYTES = 10_000_000
 RECENT_MS = 300_000
+REMEMBERED = 20_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Observe:
     clock: Clock
     pods_ready_ms: int = 900_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+    archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
         """Observes until `until` (epoch ms) or until nothing of ours is left on the cluster.
@@ -157,7 +159,12 @@ class Observe:
                 self.pool.submit(self.archive_logs, cluster, change.before, seen)
 
     def archive_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
-        """Copy what the pods of this generation printed, while they are still there."""
+        """Copy what the pods of this generation printed, while they are still there; once."""
+        if (workload.id, workload.generation) in self.archived:
+            return
+        self.archived[workload.id, workload.generation] = None
+        while len(self.archived) > REMEMBERED:
+            del self.archived[next(iter(self.archived))]
         for pod in seen.pods_of(workload.id, workload.generation):
             metadata = pod["metadata"]
             for container in pod["spec"]["containers"]:
@@ -176,13 +183,11 @@ class Observe:
                     )
 
     def archive_recent(self, cluster: Cluster, seen: Seen) -> None:
-        """Logs of Jobs that ended lately and that an earlier observer may not have copied."""
+        """Logs of Jobs that ended lately under an observer that this process knows nothing of."""
         since = self.clock.now() - RECENT_MS
         for workload in self.workloads.get_many(seen.ids()):
             if workload.state is State.FINISHED and workload.finished_at > since:
-                prefix = f"{workload.generation}/"
-                if not any(key.startswith(prefix) for key in self.archive.list(workload.id)):
-                    self.pool.submit(self.archive_logs, cluster, workload, seen)
+                self.pool.submit(self.archive_logs, cluster, workload, seen)
 
     def follow(
         self,
