@@ -5,6 +5,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 import aws_cdk as cdk
+from sluice.configuration import Configuration
 
 _PACK = "AwsSolutions"
 # How a finding names the bucket; synthesis prints the new name should it ever change.
@@ -74,10 +75,27 @@ ACKNOWLEDGED = (
 )
 
 
-def acknowledge(app: cdk.App, *, name: str) -> None:
+def acknowledged(configuration: Configuration) -> list[Acknowledged]:
+    """Return the entries for one deployment: those above, and what its settings bring."""
+    return [
+        *ACKNOWLEDGED,
+        *(
+            Acknowledged(
+                rule="IAM5",
+                path="Control/Submit/Objects",
+                finding=f"Resource::arn:<AWS::Partition>:s3:::{bucket}/*",
+                reason="submissions.manifestBuckets of sluice.yaml lists this bucket.",
+            )
+            for bucket in configuration.submissions.manifest_buckets
+        ),
+    ]
+
+
+def acknowledge(app: cdk.App, *, configuration: Configuration) -> None:
     """Record each entry on the constructs of the deployment that it matches."""
+    name, entries = configuration.name, acknowledged(configuration)
     for construct in app.node.find_all():
-        for entry in ACKNOWLEDGED:
+        for entry in entries:
             if fnmatchcase(construct.node.path, entry.path):
                 cdk.Validations.of(construct).acknowledge(
                     cdk.Acknowledgment(id=entry.id(name), reason=entry.reason)

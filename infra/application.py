@@ -1,15 +1,20 @@
 """Puts the stacks together."""
 
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from constructs import Construct
 from sluice.configuration import Configuration
 
 from infra.code import require_matching_interpreter
 from infra.control import Control
+from infra.functions import FunctionShape
 from infra.state import State
 
 
-def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
+def add_stacks(
+    scope: Construct, *, configuration: Configuration, shapes: Sequence[FunctionShape]
+) -> None:
     """Add State, Control, Observability, and one ClusterAccess for each imported cluster."""
     require_matching_interpreter(configuration.runtime)
     environment = cdk.Environment(region=configuration.region) if configuration.region else None
@@ -26,5 +31,6 @@ def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
         stack_name=f"{configuration.name}-control",
         configuration=configuration,
         state=state,
+        shapes=shapes,
         env=environment,
     )

@@ -1,5 +1,6 @@
 """What may be replaced at any time: queues, bus, Lambdas, and what starts them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
@@ -10,15 +11,22 @@ from sluice.configuration import Configuration
 
 from infra import code
 from infra.function import SluiceFunction
-from infra.functions import FUNCTIONS, FunctionShape
+from infra.functions import FunctionShape
 from infra.published import Published
 from infra.queues import Queues, restrict_senders
-from infra.rules import add_rules
+from infra.rules import accept_submissions, hear_of_machines
 from infra.schedules import Schedules
 from infra.sources import consume_queue, follow_stream
 from infra.state import State
 
 _BATCH = 10
+_CONSUMERS = {
+    "submissions": "submit",
+    "events": "submit",
+    "kicks": "admit",
+    "commands": "act",
+    "interruptions": "interrupt",
+}
 
 
 class Control(cdk.Stack):
@@ -31,10 +39,11 @@ class Control(cdk.Stack):
         *,
         configuration: Configuration,
         state: State,
+        shapes: Sequence[FunctionShape],
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, **options)
-        self._configuration, self._state = configuration, state
+        self._configuration, self._state, self._shapes = configuration, state, shapes
         self.queues = Queues(self, "Queues")
         self.bus = events.EventBus(
             self,
@@ -44,8 +53,9 @@ class Control(cdk.Stack):
             description="Sluice: submissions and lifecycle",
         )
         self.functions = self._functions()
-        for shape in FUNCTIONS:
-            self._grant(shape)
+        for shape in shapes:
+            self._grant_data(shape)
+            self._grant_calls(shape)
         self._start_functions()
         self._publish()
 
@@ -58,7 +68,7 @@ class Control(cdk.Stack):
         handlers = code.handlers(runtime)
         functions: dict[str, SluiceFunction] = {}
         # A function that others invoke comes before them, since they must know its name.
-        for shape in sorted(FUNCTIONS, key=lambda shape: len(shape.invokes)):
+        for shape in sorted(self._shapes, key=lambda shape: len(shape.invokes)):
             functions[shape.name] = SluiceFunction(
                 self,
                 shape.name.title(),
@@ -94,14 +104,23 @@ class Control(cdk.Stack):
             | ({"SLUICE_BUS_NAME": self.bus.event_bus_name} if shape.publishes_events else {})
         )
 
-    def _grant(self, shape: FunctionShape) -> None:
+    def _grant_data(self, shape: FunctionShape) -> None:
         function = self.functions[shape.name]
         for name, actions in shape.tables.items():
             table, _, index = name.partition("/")
             arn = self._state.tables[table].table_arn
             function.allow("dynamodb", actions, f"{arn}/index/{index}" if index else arn)
-        for pattern, actions in shape.objects.items():
-            function.allow_objects(actions, self._state.bucket.arn_for_objects(pattern))
+        for prefix, actions in shape.objects.items():
+            function.allow_objects(actions, self._state.bucket.arn_for_objects(f"{prefix}*"))
+        for prefix in shape.lists:
+            function.allow_listing(self._state.bucket.bucket_arn, prefix)
+        if shape.fetches_references:
+            for bucket in self._configuration.submissions.manifest_buckets:
+                arn = self.format_arn(service="s3", region="", account="", resource=bucket)
+                function.allow_objects(["GetObject"], f"{arn}/*")
+
+    def _grant_calls(self, shape: FunctionShape) -> None:
+        function = self.functions[shape.name]
         for name in shape.sends:
             function.allow("sqs", ["SendMessage"], self.queues.main[name].queue_arn)
         for name in shape.inspects:
@@ -123,37 +142,30 @@ class Control(cdk.Stack):
     def _start_functions(self) -> None:
         queues, functions = self.queues, self.functions
         restrict_senders(queues.main["submissions"], submissions=self._configuration.submissions)
-        for queue, function in (
-            ("submissions", "submit"),
-            ("events", "submit"),
-            ("kicks", "admit"),
-            ("commands", "act"),
-            ("interruptions", "interrupt"),
-        ):
-            consume_queue(
-                functions[function], queues.main[queue], name=queue.title(), batch_size=_BATCH
+        for queue, consumer in _CONSUMERS.items():
+            if consumer in functions:
+                consume_queue(
+                    functions[consumer], queues.main[queue], name=queue.title(), batch_size=_BATCH
+                )
+        if "relay" in functions:
+            follow_stream(
+                functions["relay"],
+                self._state.tables["Workloads"],
+                failures=queues.last_resorts["failures"],
             )
-        follow_stream(
-            functions["relay"],
-            self._state.tables["Workloads"],
-            failures=queues.last_resorts["failures"],
-        )
-        add_rules(self, bus=self.bus, queues=queues)
+        accept_submissions(self, bus=self.bus, queues=queues)
+        if "interrupt" in functions:
+            hear_of_machines(self, queues=queues)
         schedules = Schedules(
             self,
             "Schedules",
             failures=queues.last_resorts["failures"],
             undelivered=queues.last_resorts["undelivered"],
         )
-        schedules.every_minute(functions["sweep"])
-        schedules.every_minute(functions["provision"])
-        schedules.every_minute(
-            functions["observe"],
-            inputs=[{"cluster": cluster.name} for cluster in self._configuration.clusters],
-        )
-        self.api_url = functions["api"].function.add_function_url(
-            auth_type=lambda_.FunctionUrlAuthType.AWS_IAM
-        )
+        clusters = [{"cluster": cluster.name} for cluster in self._configuration.clusters]
+        for name, inputs in (("sweep", [{}]), ("provision", [{}]), ("observe", clusters)):
+            if name in functions:
+                schedules.every_minute(functions[name], inputs=inputs)
 
     def _publish(self) -> None:
         Published(
@@ -170,6 +182,14 @@ class Control(cdk.Stack):
                     for name, function in self.functions.items()
                 },
                 "bus": self.bus.event_bus_name,
-                "api": self.api_url.url,
+                **self._api_address(),
             },
         )
+
+    def _api_address(self) -> dict[str, str]:
+        if "api" not in self.functions:
+            return {}
+        url = self.functions["api"].function.add_function_url(
+            auth_type=lambda_.FunctionUrlAuthType.AWS_IAM
+        )
+        return {"api": url.url}

@@ -32,6 +32,7 @@ class SluiceFunction(Construct):
         environment: Mapping[str, str],
     ) -> None:
         super().__init__(scope, construct_id)
+        self._objects: iam.Policy | None = None
         observability = configuration.observability
         log_group = logs.LogGroup(
             self,
@@ -89,6 +90,11 @@ class SluiceFunction(Construct):
             ),
             log_group=log_group,
             logging_format=lambda_.LoggingFormat.TEXT,
+            recursive_loop=(
+                lambda_.RecursiveLoop.ALLOW
+                if shape.kicks_itself
+                else lambda_.RecursiveLoop.TERMINATE
+            ),
             environment={
                 "LOG_LEVEL": observability.log_level,
                 "POWERTOOLS_METRICS_NAMESPACE": "Sluice",
@@ -107,9 +113,18 @@ class SluiceFunction(Construct):
 
     def allow_objects(self, actions: Sequence[str], arn: str) -> None:
         """Grant S3 actions on the objects of one prefix, in a policy apart from the others."""
-        policy = self.node.try_find_child("Objects") or iam.Policy(
-            self, "Objects", roles=[self.role]
-        )
-        policy.add_statements(
+        if self._objects is None:
+            self._objects = iam.Policy(self, "Objects", roles=[self.role])
+        self._objects.add_statements(
             iam.PolicyStatement(actions=[f"s3:{action}" for action in actions], resources=[arn])
+        )
+
+    def allow_listing(self, bucket_arn: str, prefix: str) -> None:
+        """Grant listing the keys below one prefix; without it a missing object looks forbidden."""
+        self.role.add_to_principal_policy(
+            iam.PolicyStatement(
+                actions=["s3:ListBucket"],
+                resources=[bucket_arn],
+                conditions={"StringLike": {"s3:prefix": f"{prefix}*"}},
+            )
         )

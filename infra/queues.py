@@ -1,6 +1,7 @@
 """The queues, each with a dead-letter queue, encrypted, for TLS only."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -34,8 +35,6 @@ QUEUES = (
 # Where deliveries end that have no queue of their own to wait in.
 LAST_RESORTS = ("failures", "undelivered")
 
-_LONGEST = cdk.Duration.days(14)
-
 
 class Queues(Construct):
     """`main` by name, `dead` by the name of the main queue, `last_resorts` by name."""
@@ -44,48 +43,35 @@ class Queues(Construct):
         super().__init__(scope, construct_id)
         self.dead = {shape.name: self._dead(shape) for shape in QUEUES}
         self.main = {shape.name: self._main(shape) for shape in QUEUES}
-        self.last_resorts = {name: self._last_resort(name) for name in LAST_RESORTS}
+        self.last_resorts = {name: self._queue(name.title()) for name in LAST_RESORTS}
 
     def _main(self, shape: QueueShape) -> sqs.Queue:
-        return sqs.Queue(
-            self,
+        return self._queue(
             shape.name.title(),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
+            fifo=shape.fifo or None,
+            # Both together are what AWS calls high throughput.
+            deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP if shape.fifo else None,
+            fifo_throughput_limit=(
+                sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID if shape.fifo else None
+            ),
             visibility_timeout=cdk.Duration.seconds(shape.visibility_seconds),
-            retention_period=_LONGEST,
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead[shape.name], max_receive_count=shape.receives
             ),
-            **_high_throughput_fifo() if shape.fifo else {},
         )
 
     def _dead(self, shape: QueueShape) -> sqs.Queue:
+        return self._queue(f"{shape.name.title()}Dead", fifo=shape.fifo or None)
+
+    def _queue(self, construct_id: str, **options: Any) -> sqs.Queue:
         return sqs.Queue(
             self,
-            f"{shape.name.title()}Dead",
+            construct_id,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            retention_period=_LONGEST,
-            **{"fifo": True} if shape.fifo else {},
+            retention_period=cdk.Duration.days(14),
+            **options,
         )
-
-    def _last_resort(self, name: str) -> sqs.Queue:
-        return sqs.Queue(
-            self,
-            name.title(),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-            retention_period=_LONGEST,
-        )
-
-
-def _high_throughput_fifo() -> dict[str, object]:
-    return {
-        "fifo": True,
-        "deduplication_scope": sqs.DeduplicationScope.MESSAGE_GROUP,
-        "fifo_throughput_limit": sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
-    }
 
 
 def restrict_senders(queue: sqs.Queue, *, submissions: Submissions) -> None:
@@ -93,41 +79,31 @@ def restrict_senders(queue: sqs.Queue, *, submissions: Submissions) -> None:
 
     A service would show itself as the sender, whoever caused it to send.
     """
-    anyone = [iam.AnyPrincipal()]
-    send = {"actions": ["sqs:SendMessage"], "resources": [queue.queue_arn]}
-    queue.add_to_resource_policy(
-        iam.PolicyStatement(
-            sid="NoServices",
-            effect=iam.Effect.DENY,
-            principals=anyone,
-            conditions={"Bool": {"aws:PrincipalIsAWSService": "true"}},
-            **send,
-        )
-    )
+    _deny(queue, "NoServices", {"Bool": {"aws:PrincipalIsAWSService": "true"}})
     if submissions.principals:
         queue.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="Listed",
                 principals=[iam.ArnPrincipal(arn) for arn in submissions.principals],
-                **send,
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
             )
         )
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="NobodyElse",
-                effect=iam.Effect.DENY,
-                principals=anyone,
-                conditions={"ArnNotEquals": {"aws:PrincipalArn": list(submissions.principals)}},
-                **send,
-            )
-        )
+        listed = list(submissions.principals)
+        _deny(queue, "NobodyElse", {"ArnNotEquals": {"aws:PrincipalArn": listed}})
     if submissions.organization:
-        queue.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="OwnOrganization",
-                effect=iam.Effect.DENY,
-                principals=anyone,
-                conditions={"StringNotEquals": {"aws:PrincipalOrgID": submissions.organization}},
-                **send,
-            )
+        organization = submissions.organization
+        _deny(queue, "OwnOrganization", {"StringNotEquals": {"aws:PrincipalOrgID": organization}})
+
+
+def _deny(queue: sqs.Queue, sid: str, conditions: dict[str, Any]) -> None:
+    queue.add_to_resource_policy(
+        iam.PolicyStatement(
+            sid=sid,
+            effect=iam.Effect.DENY,
+            principals=[iam.AnyPrincipal()],
+            actions=["sqs:SendMessage"],
+            resources=[queue.queue_arn],
+            conditions=conditions,
         )
+    )

@@ -10,20 +10,27 @@ from infra.queues import Queues
 _LOSING_STATES = ["stopping", "stopped", "shutting-down", "terminated"]
 
 
-def add_rules(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> None:
-    """Connect both buses to the queues `events` and `interruptions`."""
-    account = [cdk.Stack.of(scope).account]
-    undelivered = queues.last_resorts["undelivered"]
+def accept_submissions(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> None:
+    """Connect our bus to the queue `events`."""
     events.Rule(
         scope,
-        "Submissions",
+        "SubmittedByEvent",
         event_bus=bus,
         description="Workloads submitted as events",
         event_pattern=events.EventPattern(
-            account=account, detail_type=["Sluice Workload Submission"]
+            account=[cdk.Stack.of(scope).account], detail_type=["Sluice Workload Submission"]
         ),
-        targets=[targets.SqsQueue(queues.main["events"], dead_letter_queue=undelivered)],
+        targets=[
+            targets.SqsQueue(
+                queues.main["events"], dead_letter_queue=queues.last_resorts["undelivered"]
+            )
+        ],
     )
+
+
+def hear_of_machines(scope: Construct, *, queues: Queues) -> None:
+    """Connect what EC2 and AWS Health say on the default bus to the queue `interruptions`."""
+    account = [cdk.Stack.of(scope).account]
     news = {
         "SpotNews": events.EventPattern(
             account=account,
@@ -43,7 +50,7 @@ def add_rules(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> Non
             account=account,
             source=["aws.health"],
             detail_type=["AWS Health Event"],
-            detail={"service": ["EC2"], "eventTypeCategory": ["scheduledChange", "issue"]},
+            detail={"service": ["EC2"], "eventTypeCategory": ["issue", "scheduledChange"]},
         ),
     }
     for name, pattern in news.items():
@@ -54,7 +61,7 @@ def add_rules(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> Non
             targets=[
                 targets.SqsQueue(
                     queues.main["interruptions"],
-                    dead_letter_queue=undelivered,
+                    dead_letter_queue=queues.last_resorts["undelivered"],
                     # Older news is no help: the machine is gone, and observe has seen it.
                     max_event_age=cdk.Duration.minutes(5),
                 )

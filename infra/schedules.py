@@ -37,9 +37,7 @@ class Schedules(Construct):
             resource_arns=[undelivered.queue_arn],
         )
 
-    def every_minute(
-        self, target: SluiceFunction, *, inputs: Sequence[Mapping[str, str]] = ({},)
-    ) -> None:
+    def every_minute(self, target: SluiceFunction, *, inputs: Sequence[Mapping[str, str]]) -> None:
         """Invoke the function once a minute for each input; what fails goes to `failures`."""
         function = target.function
         target.allow("sqs", ["SendMessage"], self._failures.queue_arn)

@@ -44,7 +44,7 @@ TABLES = (
         hash="id",
         indexes=(
             Index(name="inbox", hash="inbox", range="inbox_order"),
-            Index(name="active", hash="active", range="id"),
+            Index(name="active", hash="active", range="active_order"),
             Index(name="listed", hash="queue", range="listed"),
         ),
         stream=True,
@@ -81,8 +81,12 @@ class State(cdk.Stack):
 
     def _table(self, shape: TableShape, *, settings: StateSettings) -> dynamodb.TableV2:
         warm = settings.warm_throughput if shape.busy else None
-        warm_throughput = warm and dynamodb.WarmThroughput(
-            read_units_per_second=warm.reads, write_units_per_second=warm.writes
+        warm_throughput = (
+            dynamodb.WarmThroughput(
+                read_units_per_second=warm.reads, write_units_per_second=warm.writes
+            )
+            if warm
+            else None
         )
         return dynamodb.TableV2(
             self,
@@ -112,7 +116,7 @@ class State(cdk.Stack):
         )
 
     def _bucket(self, *, settings: StateSettings) -> s3.Bucket:
-        private = {
+        private: dict[str, Any] = {
             "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
             "encryption": s3.BucketEncryption.S3_MANAGED,
             "enforce_ssl": True,

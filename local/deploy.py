@@ -141,19 +141,21 @@ class _Cdk:
 def _settings(endpoints: Mapping[str, str], namespaces: Sequence[str]) -> dict[str, Any]:
     """Take the clone's sluice.yaml; change what differs here: machine, cluster, no keeping."""
     document = yaml.safe_load((CLONE / FILE_NAME).read_text(encoding="utf-8")) or {}
+    buckets = (document.get("submissions") or {}).get("manifestBuckets", [])
     machine = "arm64" if platform.machine() in {"arm64", "aarch64"} else "x86_64"
     return document | {
         "region": endpoints["region"],
         "runtime": {"architecture": machine},
         "state": {"retain": False},
-        "submissions": {},
+        "submissions": {"manifestBuckets": buckets},
         "clusters": [{"name": endpoints["cluster_name"], "namespaces": list(namespaces)}],
     }
 
 
 def _is_bootstrapped(endpoints: Mapping[str, str]) -> bool:
     try:
-        _client("cloudformation", endpoints).describe_stacks(StackName="CDKToolkit")
+        client = _session(endpoints).client("cloudformation", endpoint_url=endpoints["aws"])
+        client.describe_stacks(StackName="CDKToolkit")
     except ClientError as error:
         if error.response["Error"]["Code"] == "ValidationError":  # there is no such stack
             return False
@@ -163,7 +165,8 @@ def _is_bootstrapped(endpoints: Mapping[str, str]) -> bool:
 
 def _published(endpoints: Mapping[str, str], name: str) -> dict[str, str]:
     prefix = f"/{name}/"
-    pages = _client("ssm", endpoints).get_paginator("get_parameters_by_path")
+    client = _session(endpoints).client("ssm", endpoint_url=endpoints["aws"])
+    pages = client.get_paginator("get_parameters_by_path")
     return {
         parameter["Name"].removeprefix(prefix): parameter["Value"]
         for page in pages.paginate(Path=prefix, Recursive=True)
@@ -171,10 +174,8 @@ def _published(endpoints: Mapping[str, str], name: str) -> dict[str, str]:
     }
 
 
-def _client(service: str, endpoints: Mapping[str, str]) -> Any:
-    return boto3.client(
-        service,
-        endpoint_url=endpoints["aws"],
+def _session(endpoints: Mapping[str, str]) -> boto3.Session:
+    return boto3.Session(
         region_name=endpoints["region"],
         aws_access_key_id=endpoints["access_key_id"],
         aws_secret_access_key=endpoints["secret_access_key"],

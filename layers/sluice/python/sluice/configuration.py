@@ -1,7 +1,5 @@
 """Reads `sluice.yaml`, the one configuration file of CDK app, CLI and local stack."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter
@@ -61,10 +59,14 @@ class Observability:
 
 @dataclass(frozen=True, kw_only=True)
 class Submissions:
-    """IAM principals (ARNs) and organization that may send; empty: any of the account."""
+    """IAM principals (ARNs) and organization that may send; empty: any of the account.
+
+    `manifest_buckets` may hold the documents that a `manifestRef` names.
+    """
 
     principals: tuple[str, ...] = ()
     organization: str | None = None
+    manifest_buckets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ class Configuration:
 
 
 def load(path: Path | str = FILE_NAME) -> Configuration:
-    """The configuration in the file; a missing or empty file means all defaults.
+    """Read the configuration from the file; a missing or empty file means all defaults.
 
     Raises ConfigurationError when the file is no YAML or does not obey the published schema.
     """
@@ -111,7 +113,7 @@ def load(path: Path | str = FILE_NAME) -> Configuration:
 
 
 def parse(document: Any, *, source: str = FILE_NAME) -> Configuration:
-    """The configuration in a decoded document; raises ConfigurationError with every problem."""
+    """Read a decoded document; raises ConfigurationError with every problem."""
     problems = _violations(document) or _contradictions(document)
     if problems:
         raise ConfigurationError(source, problems)
@@ -131,7 +133,7 @@ def parse(document: Any, *, source: str = FILE_NAME) -> Configuration:
 
 
 def schema() -> dict[str, Any]:
-    """The published JSON Schema of `sluice.yaml`."""
+    """Return the published JSON Schema of `sluice.yaml`."""
     text = files("sluice.schemas").joinpath("config.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
