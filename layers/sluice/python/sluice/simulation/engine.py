@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sluice.core.admission import Plan, Scheduler
 from sluice.core.catalog import Catalog
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # More passes of one root at one instant than this for each of its workloads are a loop.
 _PASSES_PER_WORKLOAD: Final = 10
 _PASSES_AT_LEAST: Final = 1000
-_FINISH, _COMMIT = 0, 1
+_FINISH, _COMMIT, _WAKE = 0, 1, 2
 
 
 class NeverAtRestError(RuntimeError):
@@ -50,7 +50,7 @@ class _Root:
 
     name: str
     scheduler: Scheduler
-    releases: list[str] = field(default_factory=list)
+    releases: list[tuple[str, int]] = field(default_factory=list)
     arrivals: list[Workload] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     workloads: int = 0
@@ -58,6 +58,10 @@ class _Root:
     passes: int = 0
     passes_at_once: int = 0
     passed_at_ms: int = -1
+    wakes_at_ms: int | None = None
+
+
+_Event: TypeAlias = _Run | _Root | tuple[_Root, Plan, bool]
 
 
 class Simulation:
@@ -100,7 +104,7 @@ class Simulation:
             key=attrgetter("arrives_ms"),
             reverse=True,
         )
-        self._events: list[tuple[int, int, int, _Run | tuple[_Root, Plan, bool]]] = []
+        self._events: list[tuple[int, int, int, _Event]] = []
         self._sequence = 0
         self._ready: dict[str, _Root] = {}
         self._runs: dict[str, _Run] = {}
@@ -144,7 +148,7 @@ class Simulation:
         for local_queue, consumed in self._scenario.consumed.items():
             target = self._catalog.local_queues[local_queue].cluster_queue
             if target in self._root_of:
-                self._root_of[target].scheduler.set_consumed(
+                self._root_of[target].scheduler.set_local_queue_usage(
                     local_queue, consumed, self._scenario.start_ms
                 )
         for job in self._scenario.jobs:
@@ -170,6 +174,8 @@ class Simulation:
             event = heappop(self._events)[3]
             if isinstance(event, _Run):
                 self._finish(event, now_ms)
+            elif isinstance(event, _Root):
+                self._call(event)
             else:
                 self._commit(*event, now_ms)
         self._arrive(now_ms)
@@ -203,13 +209,14 @@ class Simulation:
         self._guard(root, now_ms)
         scheduler, releases = root.scheduler, root.releases
         started = self._clock()
-        for workload_id in releases:
-            scheduler.release(workload_id)
+        for workload_id, at_ms in releases:
+            scheduler.release(workload_id, self._scenario.start_ms + at_ms)
         for workload in root.arrivals:
             scheduler.enqueue(workload)
         plan = scheduler.run_pass(self._scenario.start_ms + now_ms)
-        unfinished = scheduler.has_candidates()
+        unfinished, wakes_at_ms = scheduler.has_candidates(), scheduler.next_wakeup_ms()
         self._outcome.decision_seconds += self._clock() - started
+        self._wake_at(root, wakes_at_ms)
         root.passes += 1
         root.releases, root.arrivals, root.evicted = [], [], []
         if self._latency_ms and (releases or plan.admissions or plan.preemptions):
@@ -217,6 +224,12 @@ class Simulation:
             self._at(now_ms + self._latency_ms, _COMMIT, (root, plan, unfinished))
         else:
             self._commit(root, plan, unfinished, now_ms)
+
+    def _wake_at(self, root: _Root, at_ms: int | None) -> None:
+        """Time alone may change a decision; `at_ms` is the core's time."""
+        if at_ms is not None and at_ms != root.wakes_at_ms:
+            root.wakes_at_ms = at_ms
+            self._at(at_ms - self._scenario.start_ms, _WAKE, root)
 
     def _guard(self, root: _Root, now_ms: int) -> None:
         if root.passed_at_ms != now_ms:
@@ -241,7 +254,7 @@ class Simulation:
             if (run := self._runs.pop(step.victim, None)) is None:
                 continue  # it finished while the eviction was being committed
             self._stop(run)
-            root.releases.append(step.victim)
+            root.releases.append((step.victim, now_ms))
             root.evicted.append(step.victim)
             if step.reason is not PreemptionReason.QUEUE_DRAINED:
                 self._outcome.preempted.append(Preempted(step, now_ms))
@@ -283,7 +296,7 @@ class Simulation:
         self._outcome.finished.append((run.job, now_ms))
         self._outcome.makespan_ms = now_ms
         root = self._root_of[run.job.workload.cluster_queue]
-        root.releases.append(run.job.workload.id)
+        root.releases.append((run.job.workload.id, now_ms))
         self._call(root)
 
     def _work(self, run: _Run, until_ms: int) -> None:
@@ -291,7 +304,7 @@ class Simulation:
             work = amount * (until_ms - run.started_ms)
             self._outcome.useful[resource] = self._outcome.useful.get(resource, 0) + work
 
-    def _at(self, at_ms: int, kind: int, what: _Run | tuple[_Root, Plan, bool]) -> None:
+    def _at(self, at_ms: int, kind: int, what: _Event) -> None:
         self._sequence += 1
         heappush(self._events, (at_ms, kind, self._sequence, what))
 
@@ -306,8 +319,8 @@ class Simulation:
             self._work(run, now_ms)
         just_evicted: set[str] = set()
         for root in self._roots.values():
-            for workload_id in root.releases:
-                root.scheduler.release(workload_id)
+            for workload_id, at_ms in root.releases:
+                root.scheduler.release(workload_id, self._scenario.start_ms + at_ms)
             for workload in root.arrivals:
                 root.scheduler.enqueue(workload)
             just_evicted.update(root.evicted)

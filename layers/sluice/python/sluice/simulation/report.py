@@ -38,7 +38,7 @@ def report(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
             {
                 "workload": job.workload.id,
                 "clusterQueue": job.workload.cluster_queue,
-                "reason": refusal.code,
+                "reason": refusal.reason.value,
                 "message": refusal.message,
             }
             for job, refusal in outcome.pending
