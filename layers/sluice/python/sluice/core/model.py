@@ -359,10 +359,15 @@ class AdmissionFairSharing:
 
 @dataclass(frozen=True, slots=True)
 class Aging:
-    """Raises the priority of waiting work: one point each `interval_ms`, at most `max_boost`."""
+    """Keeps waiting work from starving.
+
+    In the order of a queue, waiting `interval_ms` counts as much as one point of priority; it does
+    not make anyone a victim. After `reserve_after_ms` the longest waiting workload of a queue keeps
+    what becomes free until it has enough, so that small ones no longer overtake it.
+    """
 
     interval_ms: int
-    max_boost: int
+    reserve_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +376,7 @@ class Policy:
 
     `heads_per_pass` bounds how many workloads of one ClusterQueue a pass looks at (None: all).
     `min_run_ms` protects every admitted workload from preemption for that long.
-    `hold_for_preemptor` keeps what victims give back for their preemptor in the following passes.
+    `prefer_least_lost_work` weighs work since the last checkpoint, once any candidate has one.
     """
 
     fair_sharing: FairSharing | None = None
@@ -380,5 +385,4 @@ class Policy:
     ignore_undeclared: bool = False
     heads_per_pass: int | None = None
     min_run_ms: int = 0
-    hold_for_preemptor: bool = True
     prefer_least_lost_work: bool = True

@@ -1,0 +1,186 @@
+"""The backlog of one ClusterQueue, indexed so that its depth does not matter to a decision.
+
+Workloads that a pass cannot tell apart form a line: first in, first out. One verdict on the front
+of a line holds for all of it, so a million equal workloads cost as much as one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sluice.core.flavors import Shape
+    from sluice.core.model import Workload
+
+# Ordering time, sequence, id and the workload; ids are unique, so workloads are never compared.
+Item: TypeAlias = tuple[int, int, str, "Workload"]
+Position: TypeAlias = tuple[int, int, int, str]
+
+
+class Line:
+    """Equal workloads of one queue; `rank` orders lines, lower first."""
+
+    __slots__ = (
+        "_early",
+        "_late",
+        "_waiting",
+        "entry",
+        "lane",
+        "local_queue",
+        "parked",
+        "priority",
+        "queue",
+        "shape",
+        "user",
+    )
+
+    def __init__(
+        self,
+        queue: Backlog,
+        lane: Lane,
+        shape: Shape,
+        priority: int,
+        local_queue: str | None,
+        user: str | None,
+    ) -> None:
+        self.queue = queue
+        self.lane = lane
+        self.shape = shape
+        self.priority = priority
+        self.local_queue = local_queue
+        self.user = user
+        self.parked = False
+        self.entry: tuple[Position, Line] | None = None
+        self._waiting = queue.waiting
+        self._early: deque[Item] = deque()
+        self._late: list[Item] = []
+
+    def __lt__(self, other: Line) -> bool:
+        """Outdated entries of the order may tie; then any order will do."""
+        return False
+
+    def push(self, item: Item) -> None:
+        """Adds in order of time; arrivals out of order go through a heap."""
+        early = self._early
+        if not early or item[:3] > early[-1][:3]:
+            early.append(item)
+        else:
+            heappush(self._late, item)
+
+    def front(self) -> Item | None:
+        """The first workload that still waits."""
+        early, late, waiting = self._early, self._late, self._waiting
+        while early and waiting.get(early[0][2]) is not early[0]:
+            early.popleft()
+        while late and waiting.get(late[0][2]) is not late[0]:
+            heappop(late)
+        if early and late:
+            return early[0] if early[0][:3] < late[0][:3] else late[0]
+        if early:
+            return early[0]
+        return late[0] if late else None
+
+    def items(self) -> Iterator[Item]:
+        """All that still wait, in no particular order."""
+        for item in (*self._early, *self._late):
+            if self._waiting.get(item[2]) is item:
+                yield item
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The lines of one LocalQueue where past usage orders LocalQueues, else of a whole queue."""
+
+    local_queue: str | None
+    heap: list[tuple[Position, Line]]
+
+    def head(self) -> tuple[Position, Line] | None:
+        """The foremost active line with its position."""
+        heap = self.heap
+        while heap and heap[0][1].entry is not heap[0]:
+            heappop(heap)
+        return heap[0] if heap else None
+
+
+class Backlog:
+    """Waiting workloads of one ClusterQueue."""
+
+    def __init__(self, rank: Callable[[int, int], int]) -> None:
+        """`rank` turns priority and ordering time into the primary sort key."""
+        self.rank = rank
+        self.waiting: dict[str, Item] = {}
+        self.line_of: dict[str, Line] = {}
+        self.lanes: dict[str | None, Lane] = {}
+        self.parked: list[Line] = []
+
+    def add(self, workload: Workload, line: Line) -> None:
+        item = (workload.queued_at_ms, workload.sequence, workload.id, workload)
+        self.waiting[workload.id] = item
+        self.line_of[workload.id] = line
+        line.push(item)
+        if not line.parked:
+            entry = line.entry
+            if entry is None or item[:3] < entry[0][1:]:
+                self.offer(line)
+
+    def discard(self, workload_id: str) -> None:
+        """Forgets a workload; its line drops it when it comes to the front."""
+        del self.waiting[workload_id]
+        line = self.line_of.pop(workload_id)
+        if line.entry is not None and line.entry[0][3] == workload_id:
+            self.offer(line)
+
+    def offer(self, line: Line) -> None:
+        """Puts an active line where its front belongs; an empty line leaves the order."""
+        item = line.front()
+        if item is None:
+            line.entry = None
+            return
+        position = (self.rank(line.priority, item[0]), *item[:3])
+        line.entry = (position, line)
+        heappush(line.lane.heap, line.entry)
+
+    def park(self, line: Line) -> None:
+        """Takes a line out of the order until `wake`."""
+        line.entry = None
+        if not line.parked:
+            line.parked = True
+            self.parked.append(line)
+
+    def wake(self, lines: list[Line]) -> None:
+        """Returns parked lines to the order."""
+        for line in lines:
+            line.parked = False
+            self.offer(line)
+        self.parked = [line for line in self.parked if line.parked]
+
+    def head(self, usage: Callable[[str], float] | None) -> Line | None:
+        """The line to look at next: least past usage first, then priority and time."""
+        best: tuple[float, Position] | None = None
+        found: Line | None = None
+        for lane in self.lanes.values():
+            entry = lane.head()
+            if entry is None:
+                continue
+            weight = usage(lane.local_queue) if usage and lane.local_queue is not None else 0.0
+            if best is None or (weight, entry[0]) < best:
+                best, found = (weight, entry[0]), entry[1]
+        return found
+
+    def ahead_of(self, item: Item, line: Line) -> tuple[int, str | None]:
+        """How many waiting workloads of the queue come before one, and the first of them."""
+        own = (self.rank(line.priority, item[0]), *item[:3])
+        ahead = [
+            position
+            for each in self.waiting.values()
+            if (position := (self.rank(self.line_of[each[2]].priority, each[0]), *each[:3])) < own
+        ]
+        return len(ahead), min(ahead)[3] if ahead else None
+
+    def __len__(self) -> int:
+        return len(self.waiting)

@@ -1,0 +1,160 @@
+"""The closed vocabulary of waiting: every code with who can act on it and one plain sentence.
+
+The same code appears in status, tables, events and metric labels. Prefixes group codes; a new code
+is added here or nowhere.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """Who can end the wait."""
+
+    WAIT = "WAIT"
+    CHANGE_REQUEST = "CHANGE-REQUEST"
+    ASK_ADMIN = "ASK-ADMIN"
+    PLATFORM_FAULT = "PLATFORM-FAULT"
+
+
+class Reason(StrEnum):
+    """Why a workload does not run."""
+
+    NOMINAL_EXCEEDED = "QUOTA:NominalExceeded"
+    COHORT_EXHAUSTED = "QUOTA:CohortExhausted"
+    BORROW_LIMIT = "QUOTA:BorrowLimit"
+    EXCEEDS_MAXIMUM = "QUOTA:ExceedsMaximum"
+    BUDGET_EXHAUSTED = "QUOTA:BudgetExhausted"
+    USER_CAP = "QUOTA:UserCap"
+    CONCURRENCY_CAP = "QUOTA:ConcurrencyCap"
+    LOWER_SHARE = "FAIRSHARE:LowerShare"
+    BEHIND_HIGHER = "PRIORITY:BehindHigher"
+    WAITING_FOR_PREEMPTED = "PRIORITY:WaitingForPreempted"
+    PREEMPTION_FUTILE = "PRIORITY:PreemptionFutile"
+    INSUFFICIENT_INSTANCE = "CAPACITY:InsufficientInstance"
+    SPOT_PLACEMENT_LOW = "CAPACITY:SpotPlacementLow"
+    NODE_POOL_LIMIT = "CAPACITY:NodePoolLimit"
+    NODE_CLASS_NOT_READY = "CAPACITY:NodeClassNotReady"
+    WAITING_FOR_NODE = "CAPACITY:WaitingForNode"
+    NO_MATCHING_FLAVOR = "MISCONFIGURATION:NoMatchingFlavor"
+    NO_QUOTA_FOR_RESOURCE = "MISCONFIGURATION:NoQuotaForResource"
+    REQUEST_LARGER_THAN_ANY_NODE = "MISCONFIGURATION:RequestLargerThanAnyNode"
+    UNKNOWN_QUEUE = "MISCONFIGURATION:UnknownQueue"
+    QUEUE_INACTIVE = "MISCONFIGURATION:QueueInactive"
+    IMAGE_PULL = "MISCONFIGURATION:ImagePull"
+    POLICY_DENIED = "MISCONFIGURATION:PolicyDenied"
+    SCHEMA_INVALID = "MISCONFIGURATION:SchemaInvalid"
+    DEADLINE_PASSED = "MISCONFIGURATION:DeadlinePassed"
+    WAITING_FOR_DEPENDENCY = "DEPENDENCY:WaitingFor"
+    ARRAY_LIMIT = "DEPENDENCY:ArrayLimit"
+    HELD_BY_USER = "HELD:User"
+    HELD_BY_ADMIN = "HELD:Admin"
+    QUEUE_CORDONED = "HELD:QueueCordoned"
+    CLUSTER_CORDONED = "HELD:ClusterCordoned"
+    ADMISSION_CHECK = "HELD:AdmissionCheck"
+    WAITING_FOR_REPLACEMENT = "RECOVERY:WaitingForReplacement"
+    RESTORING_CHECKPOINT = "RECOVERY:RestoringCheckpoint"
+    BACKOFF_UNTIL = "RECOVERY:BackoffUntil"
+    CLUSTER_UNREACHABLE = "PLATFORM:ClusterUnreachable"
+    LEDGER_THROTTLED = "PLATFORM:LedgerThrottled"
+    DLQ = "PLATFORM:DLQ"
+
+    @property
+    def action(self) -> Action:
+        return _MEANING[self][0]
+
+    @property
+    def sentence(self) -> str:
+        """What the code means, for people."""
+        return _MEANING[self][1]
+
+
+_MEANING: dict[Reason, tuple[Action, str]] = {
+    Reason.NOMINAL_EXCEEDED: (
+        Action.WAIT,
+        "The queue's own quota is in use, and it has no cohort to borrow from.",
+    ),
+    Reason.COHORT_EXHAUSTED: (
+        Action.WAIT,
+        "The queue's quota and all that its cohort could lend are in use.",
+    ),
+    Reason.BORROW_LIMIT: (
+        Action.WAIT,
+        "The cohort has room, but a borrowing limit keeps the queue from using it.",
+    ),
+    Reason.EXCEEDS_MAXIMUM: (
+        Action.CHANGE_REQUEST,
+        "The request is larger than all that the queue could ever use.",
+    ),
+    Reason.BUDGET_EXHAUSTED: (
+        Action.WAIT,
+        "The expected cost exceeds what is left of the budget in this window.",
+    ),
+    Reason.USER_CAP: (Action.WAIT, "The user already runs as many workloads as the queue allows."),
+    Reason.CONCURRENCY_CAP: (Action.WAIT, "The queue already runs as many workloads as it may."),
+    Reason.LOWER_SHARE: (Action.WAIT, "A queue with a smaller share of the cohort goes first."),
+    Reason.BEHIND_HIGHER: (Action.WAIT, "Workloads ahead of it in the order go first."),
+    Reason.WAITING_FOR_PREEMPTED: (
+        Action.WAIT,
+        "Its place is reserved; the workloads that yield to it have not stopped yet.",
+    ),
+    Reason.PREEMPTION_FUTILE: (
+        Action.WAIT,
+        "It may preempt, but no permitted set of victims would make room.",
+    ),
+    Reason.INSUFFICIENT_INSTANCE: (
+        Action.WAIT,
+        "AWS has no such instances to give at the moment; other offerings are being tried.",
+    ),
+    Reason.SPOT_PLACEMENT_LOW: (
+        Action.WAIT,
+        "Spot capacity is unlikely to be given or to last at the moment.",
+    ),
+    Reason.NODE_POOL_LIMIT: (Action.ASK_ADMIN, "The NodePool has reached its limits."),
+    Reason.NODE_CLASS_NOT_READY: (Action.ASK_ADMIN, "The EC2NodeClass is not ready."),
+    Reason.WAITING_FOR_NODE: (Action.WAIT, "A node for it is being started."),
+    Reason.NO_MATCHING_FLAVOR: (
+        Action.CHANGE_REQUEST,
+        "No flavor of the queue matches the pods' selectors and tolerations.",
+    ),
+    Reason.NO_QUOTA_FOR_RESOURCE: (
+        Action.CHANGE_REQUEST,
+        "The queue has no quota for a resource that the pods request.",
+    ),
+    Reason.REQUEST_LARGER_THAN_ANY_NODE: (
+        Action.CHANGE_REQUEST,
+        "One pod is larger than any node that the flavor can provide.",
+    ),
+    Reason.UNKNOWN_QUEUE: (Action.CHANGE_REQUEST, "There is no such queue."),
+    Reason.QUEUE_INACTIVE: (
+        Action.ASK_ADMIN,
+        "The queue's configuration is incomplete or contradicts itself.",
+    ),
+    Reason.IMAGE_PULL: (Action.CHANGE_REQUEST, "A container image cannot be pulled."),
+    Reason.POLICY_DENIED: (Action.CHANGE_REQUEST, "A policy of the cluster refused the pods."),
+    Reason.SCHEMA_INVALID: (Action.CHANGE_REQUEST, "The document is not valid."),
+    Reason.DEADLINE_PASSED: (
+        Action.CHANGE_REQUEST,
+        "It was not admitted before its deadline and will not be any more.",
+    ),
+    Reason.WAITING_FOR_DEPENDENCY: (Action.WAIT, "It waits for another workload."),
+    Reason.ARRAY_LIMIT: (Action.WAIT, "As many elements of its array run as the array allows."),
+    Reason.HELD_BY_USER: (Action.CHANGE_REQUEST, "Its owner holds it back."),
+    Reason.HELD_BY_ADMIN: (Action.ASK_ADMIN, "An administrator holds it back."),
+    Reason.QUEUE_CORDONED: (Action.ASK_ADMIN, "The queue is stopped."),
+    Reason.CLUSTER_CORDONED: (Action.ASK_ADMIN, "Every cluster that could run it is cordoned."),
+    Reason.ADMISSION_CHECK: (Action.WAIT, "An admission check has not said yes."),
+    Reason.WAITING_FOR_REPLACEMENT: (
+        Action.WAIT,
+        "Its node is going away; a replacement is being started.",
+    ),
+    Reason.RESTORING_CHECKPOINT: (Action.WAIT, "It is being restored from its last checkpoint."),
+    Reason.BACKOFF_UNTIL: (Action.WAIT, "It failed before and is tried again after a pause."),
+    Reason.CLUSTER_UNREACHABLE: (
+        Action.PLATFORM_FAULT,
+        "The cluster's API server does not answer.",
+    ),
+    Reason.LEDGER_THROTTLED: (Action.PLATFORM_FAULT, "The ledger's table is being throttled."),
+    Reason.DLQ: (Action.PLATFORM_FAULT, "A message about it ended in a dead-letter queue."),
+}
