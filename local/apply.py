@@ -16,14 +16,12 @@ from typing import Any
 
 import yaml
 
+from local.errors import ApplyError
+
 Json = dict[str, Any]
 MANAGER = "sluice-local"
 CONDITION_SECONDS = 60.0
 SETTLE_SECONDS = 10.0  # how long a fresh custom resource definition may take to be served
-
-
-class ApplyFailed(Exception):
-    """The API server refused a manifest; the message names it and the reason."""
 
 
 class ApiServer:
@@ -66,7 +64,7 @@ class ApiServer:
     def apply(self, manifest: Json) -> Json:
         """Server-side apply; waits for a kind that is about to be served.
 
-        Raises ApplyFailed with the API server's message.
+        Raises ApplyError with the API server's message.
         """
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
         deadline = time.monotonic() + SETTLE_SECONDS
@@ -81,17 +79,17 @@ class ApiServer:
                     time.sleep(0.1)
                     continue
                 reason = error.read().decode() if not isinstance(error, KeyError) else "unknown"
-                raise ApplyFailed(f"{name}: {reason}") from error
+                raise ApplyError(f"{name}: {reason}") from error
 
     def await_condition(self, manifest: Json, condition: str) -> None:
-        """Wait until the object has the condition. Raises ApplyFailed when that takes too long."""
+        """Wait until the object has the condition. Raises ApplyError when that takes too long."""
         deadline = time.monotonic() + CONDITION_SECONDS
         while time.monotonic() < deadline:
             found = self.call("GET", self.path(manifest)).get("status", {}).get("conditions", [])
             if any(one["type"] == condition and one["status"] == "True" for one in found):
                 return
             time.sleep(0.1)
-        raise ApplyFailed(f"{manifest['kind']} {manifest['metadata']['name']}: not {condition}")
+        raise ApplyError(f"{manifest['kind']} {manifest['metadata']['name']}: not {condition}")
 
 
 def read_manifests(path: Path, values: dict[str, str]) -> list[Json]:

@@ -99,6 +99,7 @@ def webhook(endpoints: Endpoints, ports: dict[str, int]) -> Part:
 
 def nodes(settings: Settings, endpoints: Endpoints) -> Part:
     """The program that makes a node of every running instance."""
+    layout = Layout(settings.state)
     return Part(
         "nodes",
         (
@@ -106,7 +107,10 @@ def nodes(settings: Settings, endpoints: Endpoints) -> Part:
             "--kubeconfig", endpoints.kubeconfig,
             "--ec2", endpoints.ec2,
             "--aws", endpoints.aws,
-            "--state", str(settings.state),
+            "--state", str(layout.data / "node"),
+            "--region", endpoints.region,
+            "--runtime", settings.nodes,
+            "--client-ca", str(layout.certs / "kubelet-client.crt"),
         ),
         port=None,
         health=None,

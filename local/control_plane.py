@@ -175,5 +175,3 @@ def control_plane(settings: Settings, endpoints: Endpoints, ports: dict[str, int
             },
         ),
     ]
-
-

@@ -1,13 +1,15 @@
-"""Brings the embedded default up and down.
+"""Brings the embedded default up and down, and steers its parts.
 
-    python -m local.stack up|down|status|restart PART|kubeconfig
+    sluice local up|down|status|logs|kubeconfig|stop|start|restart     # or python -m cli.main …
 
 `up` starts, on 127.0.0.1 only: MiniStack (AWS), moto with a market (EC2), etcd, the API server
-with a token webhook for EKS tokens, controllers, scheduler and Karpenter; it writes
-`.local/endpoints.json` and `.local/kubeconfig`, applies local/manifests, and returns. The parts
-go on under a supervisor until `down`. If `up` is interrupted or killed, they stop.
+with a webhook for EKS tokens, controllers, scheduler, Karpenter and the node program; applies
+local/manifests; deploys the stacks with the real CDK; writes `.local/endpoints.json` and
+`.local/kubeconfig`; and returns. The parts go on under a supervisor (`local.supervisor`) until
+`down`. When `up` is interrupted or killed, they stop.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -16,29 +18,35 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from local.apply import read_manifests
+from local.build import build
 from local.endpoints import Endpoints
+from local.errors import StackError
 from local.files import write_json
 from local.parts import Health
-from local.settings import CLONE, Layout, Settings, default_cache, default_state
-from local.strays import kill_marked
-from local.toolchain import PreparationFailed, environment, tool_folders
+from local.plan import MANIFESTS
+from local.settings import CLONE, Layout, Settings
+from local.strays import kill_marked, kill_tree
+from local.toolchain import environment, locked, tool_folders
 
-STOP_SECONDS = 30.0
+STOP_SECONDS = 60.0
+CHANGE_SECONDS = 60.0  # for a single part to stop or to become ready
+POLL_SECONDS = 0.05
+Progress = Callable[[str], None]
 
 
-class StackFailed(Exception):
-    """The stack is not up; the message says why and what to look at."""
-
-
-def tell(text: str) -> None:
-    """Progress is for people: standard error."""
-    print(text, file=sys.stderr, flush=True)
+def prepare(cache: Path, progress: Progress) -> None:
+    """Install and build everything that `up` needs. Raises PreparationError."""
+    environment(cache, "ministack", progress)
+    tool_folders(cache, progress)
+    build(cache, progress)
 
 
 def is_running(layout: Layout) -> bool:
@@ -53,110 +61,162 @@ def is_running(layout: Layout) -> bool:
     return False
 
 
-def up(settings: Settings, *, fresh: bool = False) -> Endpoints:
-    """Start the stack, or find it running. Raises StackFailed and PreparationFailed."""
+def up(
+    settings: Settings, progress: Progress, *, fresh: bool = False, deploy: bool = True
+) -> Endpoints:
+    """Start the stack, or find it running, and deploy into it.
+
+    Raises PreparationError and StackError; when only the deployment fails, the parts run on, so
+    that one can look.
+    """
     layout = Layout(settings.state)
+    make_folder(layout)
+    prepare(settings.cache, progress)
+    with locked(layout.state / "up.lock", progress):
+        if is_running(layout):
+            if not layout.endpoints.exists():
+                raise StackError(f"the stack in {layout.state} is stopping: try again")
+            progress("the stack runs already")
+            endpoints = Endpoints.read(layout.endpoints)
+            if deploy:
+                deploy_stacks(endpoints, progress)
+            return endpoints
+        failure: StackError | None = None
+        with started(settings, progress, fresh=fresh):
+            endpoints = Endpoints.read(layout.endpoints)
+            if deploy:
+                try:
+                    deploy_stacks(endpoints, progress)
+                except StackError as error:  # raised again below, once the parts are kept
+                    failure = error
+        if failure:
+            raise failure
+        return endpoints
+
+
+def make_folder(layout: Layout) -> None:
+    """The state folder, or StackError when it holds something of somebody else's."""
     layout.state.mkdir(parents=True, exist_ok=True)
-    environment(settings.cache, "ministack", tell)
-    tool_folders(settings.cache, tell)
-    lock = os.open(layout.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    ours = layout.lock.exists() or not any(layout.state.iterdir())
+    if not ours:
+        raise StackError(
+            f"{layout.state} is neither empty nor the folder of a stack; `up` would delete what "
+            "is in it. Choose another one (SLUICE_STATE)"
+        )
+    layout.lock.touch(0o600)
+
+
+@contextlib.contextmanager
+def started(settings: Settings, progress: Progress, *, fresh: bool) -> Iterator[None]:
+    """A running stack; it survives the block if that ends without an exception."""
+    layout = Layout(settings.state)
+    lock = os.open(layout.lock, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return running(layout)
-    try:
         kill_marked(layout.state)
-        clear(layout, everything=fresh or not layout.kept.exists())
-        layout.kept.unlink(missing_ok=True)
+        resumed = layout.kept.exists() and not fresh
+        forget(layout, but=("data", "certs", "ports.json") if resumed else ())
         for folder in (layout.logs, layout.held, layout.data):
             folder.mkdir(parents=True, exist_ok=True)
         write_json(layout.settings, settings.document())
-        start(layout, lock)
+        with layout.log("supervisor").open("ab") as log:
+            supervisor = subprocess.Popen(
+                [sys.executable, "-m", "local.supervisor", str(layout.state)],
+                cwd=CLONE,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=(lock,),  # it is locked until guard and supervisor are both gone
+                start_new_session=True,
+                text=True,
+            )
     finally:
         os.close(lock)
-    return Endpoints.read(layout.endpoints)
+    try:
+        await_up(supervisor, layout, progress)
+        yield
+    except BaseException:
+        # The end of its input tells the supervisor to stop everything.
+        supervisor.communicate()
+        raise
+    let_go(supervisor)
 
 
-def running(layout: Layout) -> Endpoints:
-    """The endpoints of a stack that runs already. Raises StackFailed if it is not up yet."""
-    if not layout.endpoints.exists():
-        raise StackFailed(f"another `up` is starting the stack in {layout.state}; wait for it")
-    tell("the stack is up already")
-    return Endpoints.read(layout.endpoints)
+def await_up(supervisor: subprocess.Popen[str], layout: Layout, progress: Progress) -> None:
+    """Pass the supervisor's words on until it says that all is up. Raises StackError."""
+    failure = f"the supervisor died; see {layout.log('supervisor')}"
+    for line in supervisor.stdout or ():
+        progress(line.rstrip())
+        _, _, event = line.rstrip().partition(" s  ")
+        if event == "up":
+            return
+        if event.startswith("failed: "):
+            failure = event.removeprefix("failed: ")
+    raise StackError(failure)
 
 
-def clear(layout: Layout, *, everything: bool) -> None:
-    """Forget the last run; its data, too, unless it was stopped cleanly to be kept."""
-    for path in (layout.endpoints, layout.parts):
-        path.unlink(missing_ok=True)
-    for folder in (layout.held, layout.logs):
-        shutil.rmtree(folder, ignore_errors=True)
-    if everything:
-        for folder in (layout.data, layout.certs):
-            shutil.rmtree(folder, ignore_errors=True)
-        for path in (layout.ports, layout.kubeconfig):
-            path.unlink(missing_ok=True)
+def let_go(supervisor: subprocess.Popen[str]) -> None:
+    """Tell the supervisor to go on alone."""
+    if supervisor.stdin and supervisor.stdout:
+        supervisor.stdin.write("keep\n")
+        supervisor.stdin.close()
+        supervisor.stdout.close()
+    supervisor.returncode = 0  # or Popen would complain that nobody waited for it
 
 
-def start(layout: Layout, lock: int) -> None:
-    """Start the supervisor, pass its words on, and let it go on alone once all is up.
+def deploy_stacks(endpoints: Endpoints, progress: Progress) -> None:
+    # Imported here, because it loads boto3 and starting takes long enough.
+    from local.deploy import DeployError, deploy  # noqa: PLC0415
 
-    An exception here, KeyboardInterrupt included, closes the pipe, on which it stops everything.
-    """
-    command = [sys.executable, "-m", "local.supervisor", str(layout.state)]
-    with subprocess.Popen(
-        command,
-        cwd=CLONE,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=layout.log("supervisor").open("ab"),
-        pass_fds=(lock,),
-        start_new_session=True,
-        text=True,
-    ) as supervisor:
-        assert supervisor.stdin  # noqa: S101 - it is a pipe
-        assert supervisor.stdout  # noqa: S101 - so is this
-        failure = f"the supervisor died; see {layout.log('supervisor')}"
-        for line in supervisor.stdout:
-            _, _, event = line.rstrip().partition(" s  ")
-            tell(line.rstrip())
-            if event == "up":
-                supervisor.stdin.write("keep\n")
-                supervisor.stdin.flush()
-                # Popen's exit would wait for it, but now it is to go on.
-                supervisor.returncode = 0
-                return
-            if event.startswith("failed: "):
-                failure = event.removeprefix("failed: ")
-    raise StackFailed(failure)
+    began = time.monotonic()
+    try:
+        deploy(endpoints.document(), progress=progress, namespaces=tenant_namespaces())
+    except DeployError as error:
+        raise StackError(f"the parts are up, but the deployment failed: {error}") from error
+    progress(f"the stacks are deployed ({time.monotonic() - began:.0f} s)")
+
+
+def tenant_namespaces() -> list[str]:
+    manifests = read_manifests(MANIFESTS / "before-karpenter", {})
+    return [one["metadata"]["name"] for one in manifests if one["kind"] == "Namespace"]
 
 
 def down(state: Path, *, keep: bool = False) -> bool:
     """Stop the stack; False if none was running. Leaves no process, whatever it finds.
 
-    With `keep`, the parts save what they remember, and the next `up` resumes it.
+    With `keep`, the parts save what they remember, and the next `up` resumes it; otherwise only
+    the logs stay, until then.
     """
     layout = Layout(state)
     was_running = is_running(layout)
     if was_running:
-        for process in supervisors(layout):
-            process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        while is_running(layout) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        for process in guards(layout):
+            process.send_signal(signal.SIGTERM if keep else signal.SIGINT)
+        await_change(lambda: not is_running(layout), STOP_SECONDS)
     clean = was_running and not is_running(layout)
+    kill_tree(guards(layout))
     kill_marked(state)
-    layout.endpoints.unlink(missing_ok=True)
     if keep and clean:
+        layout.endpoints.unlink()
         layout.kept.touch()
-    elif not keep:
-        clear(layout, everything=True)
+    elif not keep and layout.lock.exists():
+        forget(layout, but=("logs",))
     return was_running
 
 
-def supervisors(layout: Layout) -> list[psutil.Process]:
-    """The guard of the stack with this state folder."""
+def forget(layout: Layout, *, but: tuple[str, ...]) -> None:
+    """Delete what is in the state folder, except the locks and the named things."""
+    for path in layout.state.iterdir():
+        if path.suffix == ".lock" or path == layout.lock or path.name in but:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def guards(layout: Layout) -> list[psutil.Process]:
+    """Guard and supervisor of the stack with this state folder, the guard first."""
     wanted = ["-m", "local.supervisor", str(layout.state)]
     found = []
     for process in psutil.process_iter():
@@ -165,24 +225,38 @@ def supervisors(layout: Layout) -> list[psutil.Process]:
                 found.append(process)
         except psutil.Error:
             continue
-    return found
+    return sorted(found, key=lambda process: process.pid)
+
+
+def await_change(happened: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 @dataclass(frozen=True)
 class PartStatus:
     name: str
-    state: str  # ready, starting, unhealthy, stopped, failed
+    state: str  # waiting, starting, ready, unhealthy, stopped, failed
     pid: int | None
     port: int | None
     restarts: int
 
 
 def status(state: Path) -> list[PartStatus]:
-    """What every part is doing now: the process is looked for, the health asked for."""
-    layout = Layout(state)
+    """What every part is doing now: its process is looked for, its health asked for."""
+    return [observed(entry) for entry in entries(Layout(state))]
+
+
+def entries(layout: Layout) -> list[dict[str, Any]]:
+    """parts.json, as the supervisor left it a moment ago; empty without a supervisor."""
     if not layout.parts.exists() or not is_running(layout):
         return []
-    return [observed(entry) for entry in json.loads(layout.parts.read_text())]
+    found: list[dict[str, Any]] = json.loads(layout.parts.read_text())
+    return found
 
 
 def observed(entry: dict[str, Any]) -> PartStatus:
@@ -196,23 +270,58 @@ def observed(entry: dict[str, Any]) -> PartStatus:
     return PartStatus(entry["name"], state, entry["pid"], entry["port"], entry["restarts"])
 
 
-def main() -> None:
-    command, *arguments = sys.argv[1:] or ["help"]
-    state = default_state()
-    try:
-        match command:
-            case "up":
-                up(Settings(state, default_cache()), fresh="--fresh" in arguments)
-            case "down":
-                down(state, keep="--keep" in arguments)
-            case "status":
-                for part in status(state):
-                    print(part.name, part.state, part.pid, part.port)
-            case _:
-                sys.exit(__doc__)
-    except (StackFailed, PreparationFailed) as error:
-        sys.exit(str(error))
+def entry_of(layout: Layout, name: str) -> dict[str, Any]:
+    known = entries(layout)
+    if not known:
+        raise StackError(f"no stack runs in {layout.state}: run `sluice local up`")
+    for entry in known:
+        if entry["name"] == name:
+            return entry
+    names = ", ".join(entry["name"] for entry in known)
+    raise StackError(f"there is no part {name!r}; the parts are {names}")
 
 
-if __name__ == "__main__":
-    main()
+def stop_part(state: Path, name: str, *, kill: bool = False) -> None:
+    """Stop one part until `start_part`; with `kill` by SIGKILL. Raises StackError."""
+    layout = Layout(state)
+    entry = entry_of(layout, name)
+    if not entry["restartable"]:
+        raise StackError(f"{name} keeps its memory to itself and cannot be started again alone")
+    (layout.held / name).touch()
+    end(entry, kill=kill)
+    await_state(layout, name, lambda now: now["state"] == "stopped")
+
+
+def start_part(state: Path, name: str) -> None:
+    """Start a part that was stopped, and wait until it is ready. Raises StackError."""
+    layout = Layout(state)
+    entry_of(layout, name)
+    (layout.held / name).unlink(missing_ok=True)
+    await_state(layout, name, lambda now: now["state"] == "ready")
+
+
+def restart_part(state: Path, name: str, *, kill: bool = False) -> None:
+    """Stop a part and start it again. Raises StackError."""
+    stop_part(state, name, kill=kill)
+    start_part(state, name)
+
+
+def end(entry: dict[str, Any], *, kill: bool) -> None:
+    """SIGTERM, and SIGKILL after the part's grace, to the very process that was noted."""
+    if entry["pid"] is None:
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(entry["pid"])
+        if process.create_time() != entry["started"]:
+            return
+        if not kill:
+            process.terminate()
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(entry["grace"])
+                return
+        process.kill()
+
+
+def await_state(layout: Layout, name: str, reached: Callable[[dict[str, Any]], bool]) -> None:
+    if not await_change(lambda: reached(entry_of(layout, name)), CHANGE_SECONDS):
+        raise StackError(f"{name} is {entry_of(layout, name)['state']}; see {layout.log(name)}")

