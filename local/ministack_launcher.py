@@ -22,7 +22,7 @@ from typing import Any
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack import app as ministack_app
-from ministack.core import iam_evaluator
+from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
 from ministack.services import eks, eventbridge, lambda_svc, scheduler
@@ -213,6 +213,19 @@ def count_loopback_as_secure_transport() -> None:
     ministack_app.pin_request_origin = lambda source_ip, _secure: pin(source_ip, True)
 
 
+def check_sqs_batches_as_aws_does() -> None:
+    """IAM has no action for a batch of SQS calls: the single call's right covers it."""
+    extract = iam_actions.extract_iam_action
+
+    def extract_single(service: str, *positional: Any, **named: Any) -> Any:
+        action = extract(service, *positional, **named)
+        if service == "sqs" and action and action.endswith("Batch"):
+            return action.removesuffix("Batch")
+        return action
+
+    iam_actions.extract_iam_action = extract_single
+
+
 def put_aws_events(body: bytes) -> tuple[int, Json, bytes]:
     """Publish events with a source such as "aws.ec2", which an ordinary PutEvents refuses."""
     set_request_account_id(ACCOUNT)
@@ -272,6 +285,7 @@ def main() -> None:
     point_at_external_clusters(clusters)
     name_the_caller_of_function_urls()
     count_loopback_as_secure_transport()
+    check_sqs_batches_as_aws_does()
     scheduler._SCHEDULE_TICK_INTERVAL = 1  # its 10 s would make every schedule late
     config = Config()
     # Never 0.0.0.0: whoever reaches the port can run code as this user.
