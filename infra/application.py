@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 from sluice.configuration import Configuration
 
+from infra.cluster_access import ClusterAccess
 from infra.code import require_matching_interpreter
 from infra.control import Control
 from infra.functions import FunctionShape
@@ -25,7 +26,7 @@ def add_stacks(
         configuration=configuration,
         env=environment,
     )
-    Control(
+    control = Control(
         scope,
         "Control",
         stack_name=f"{configuration.name}-control",
@@ -34,3 +35,14 @@ def add_stacks(
         shapes=shapes,
         env=environment,
     )
+    for cluster in configuration.clusters:
+        # A stack's name knows no underscore, a cluster's does.
+        suffix = cluster.name.replace("_", "-")
+        ClusterAccess(
+            scope,
+            f"ClusterAccess-{cluster.name}",
+            stack_name=f"{configuration.name}-cluster-access-{suffix}",
+            cluster=cluster,
+            functions=control.functions,
+            env=environment,
+        )

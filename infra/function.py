@@ -32,6 +32,7 @@ class SluiceFunction(Construct):
         environment: Mapping[str, str],
     ) -> None:
         super().__init__(scope, construct_id)
+        self.shape = shape
         self._objects: iam.Policy | None = None
         observability = configuration.observability
         log_group = logs.LogGroup(
