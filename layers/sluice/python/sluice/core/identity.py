@@ -1,0 +1,36 @@
+"""Names that everybody can compute: workload ids, Job names, and digests of documents."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+
+def workload_id(namespace: str, key: str) -> str:
+    """The 13 characters `[a-z2-7]` that name the submission `key` of a namespace."""
+    digest = hashlib.sha256(f"{namespace}\0{key}".encode()).digest()
+    return base64.b32encode(digest[:8]).decode().rstrip("=").lower()
+
+
+def job_name(workload: str, generation: int) -> str:
+    """The name of the Job (or JobSet) that runs one generation of a workload."""
+    return f"w-{workload}-g{generation}"
+
+
+def volume_name(workload: str, volume: str) -> str:
+    """The name of the PersistentVolume, and of the claim, of one volume of a workload."""
+    return f"w-{workload}-{volume}"
+
+
+def canonical_json(value: Any) -> str:
+    """The one text of a JSON value: keys sorted, no blanks, no numbers that are not finite."""
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
+
+
+def digest(value: Any) -> str:
+    """Sha256, in hexadecimal, of the canonical JSON of a document."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -1,0 +1,265 @@
+"""Renders an admitted workload to the Kubernetes objects that run it; pure, dict in, dict out."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from sluice.core import pod_security, reserved_names
+from sluice.core.identity import job_name, volume_name
+from sluice.core.requests import jobs, parallel_pods
+from sluice.core.tenants import PodSecurity
+from sluice.core.vetting import MAX_GRACE_SECONDS, without_nulls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sluice.core.options import Options, S3Volume
+
+WORKLOAD: Final = "sluice.dev/workload"
+GENERATION: Final = "sluice.dev/generation"
+QUEUE: Final = "sluice.dev/queue"
+MANAGED: Final = "sluice.dev/managed"
+RESTORE_FROM: Final = "sluice.dev/restore-from"
+POD_SET: Final = "sluice.dev/pod-set"
+_TTL_SECONDS: Final = 3600
+_DEFAULT_GRACE_SECONDS: Final = 30
+_IGNORE_DISRUPTION: Final = {
+    "action": "Ignore",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
+# What the standard cannot overcommit: Kubernetes wants the limit to equal the request.
+_OVERCOMMITTED: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one pod set runs: its admitted count, and what its flavors say about nodes."""
+
+    count: int
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One generation of a workload as it is to be rendered.
+
+    `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
+    alternatives for required node affinity, such as those that avoid quarantined offerings.
+    """
+
+    id: str
+    name: str
+    namespace: str
+    queue: str
+    generation: int
+    placements: Mapping[str, Placement]
+    options: Options
+    restore_from: str | None = None
+    node_selector_terms: Sequence[Mapping[str, Any]] = ()
+
+
+def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
+    """The objects to create, volumes first: PersistentVolume and claim per S3 volume, then the Job.
+
+    `manifest` is the vetted Job or JobSet (`submission.kubernetes_object` of the stored document).
+    The Job is suspended and named by workload and generation; volumes are named by workload
+    alone, since they outlive a generation.
+    """
+    rendered = without_nulls(copy.deepcopy(dict(manifest)))
+    rendered.pop("status", None)
+    metadata = rendered.get("metadata") or {}
+    rendered["metadata"] = {
+        "name": job_name(run.id, run.generation),
+        "namespace": run.namespace,
+        "labels": _kept(metadata.get("labels")) | _labels(run),
+        "annotations": _kept(metadata.get("annotations")) | {"sluice.dev/name": run.name},
+    }
+    if run.restore_from:
+        rendered["metadata"]["annotations"][RESTORE_FROM] = run.restore_from
+    spec = rendered["spec"]
+    spec["suspend"] = True
+    spec.setdefault("ttlSecondsAfterFinished", _TTL_SECONDS)
+    for pod_set, replicas, job, _ in jobs(rendered):
+        _job(job, replicas, pod_set, run)
+    for entry in spec.get("replicatedJobs") or []:
+        template = entry["template"].get("metadata") or {}
+        entry["template"]["metadata"] = _template_metadata(template, _labels(run))
+    return [*_volumes(run), rendered]
+
+
+def _labels(run: Run) -> dict[str, str]:
+    return {
+        WORKLOAD: run.id,
+        GENERATION: str(run.generation),
+        QUEUE: run.queue.rpartition("/")[2],
+        MANAGED: "true",
+    }
+
+
+def _kept(written: Mapping[str, str] | None) -> dict[str, str]:
+    """The submitter's labels or annotations that reach the cluster."""
+    return {key: text for key, text in (written or {}).items() if reserved_names.passed_on(key)}
+
+
+def _template_metadata(written: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"labels": _kept(written.get("labels")) | dict(labels)}
+    if annotations := _kept(written.get("annotations")):
+        metadata["annotations"] = annotations
+    return metadata
+
+
+def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
+    placement = run.placements[pod_set]
+    if placement.count < replicas * parallel_pods(job):  # partial admission
+        job["parallelism"] = placement.count
+    # Only then is a pod replaced after it is gone, and two never run at once.
+    job["podReplacementPolicy"] = "Failed"
+    longest = run.options.get("deadlines", {}).get("max_runtime_seconds")
+    if longest:
+        job.setdefault("activeDeadlineSeconds", longest)
+    template = job["template"]
+    pod = template["spec"]
+    if pod["restartPolicy"] == "Never":  # Kubernetes knows failure policies for these pods only
+        policy = job.setdefault("podFailurePolicy", {})
+        policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *policy.get("rules", [])]
+    labels = _labels(run) | {POD_SET: pod_set}
+    template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
+    annotations = template["metadata"].setdefault("annotations", {})
+    annotations["karpenter.sh/do-not-disrupt"] = "true"
+    if run.restore_from:
+        annotations[RESTORE_FROM] = run.restore_from
+    _pod(pod, placement, run)
+
+
+def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
+    security = run.options.get("security", {})
+    pod["automountServiceAccountToken"] = False
+    grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+    pod["terminationGracePeriodSeconds"] = min(grace, MAX_GRACE_SECONDS)
+    if account := security.get("service_account"):
+        pod["serviceAccountName"] = account
+    if placement.node_labels:
+        pod["nodeSelector"] = dict(placement.node_labels)
+    if placement.tolerations:
+        pod["tolerations"] = [dict(each) for each in placement.tolerations]
+    if run.node_selector_terms:
+        terms = [copy.deepcopy(dict(term)) for term in run.node_selector_terms]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        pod["affinity"] = {"nodeAffinity": required}
+    level = PodSecurity(security.get("level", PodSecurity.RESTRICTED))
+    pod_security.harden(pod, level, run_as_user=security.get("run_as_user", 0))
+    volumes = run.options.get("volumes", [])
+    if volumes:
+        pod.setdefault("volumes", []).extend(_pod_volume(volume, run) for volume in volumes)
+    for _, container in pod_security.containers(pod):
+        _container(container, volumes, run)
+
+
+def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run) -> None:
+    # In front, so that the submitter's own variables may refer to them.
+    container["env"] = [*environment(run), *container.get("env", [])]
+    mounts = [
+        {"name": _volume_key(volume), "mountPath": volume["mount_path"]}
+        | ({"readOnly": True} if volume.get("read_only") else {})
+        for volume in volumes
+    ]
+    if mounts:
+        container.setdefault("volumeMounts", []).extend(mounts)
+    resources = container.get("resources") or {}
+    for resource, each in (resources.get("requests") or {}).items():
+        if resource not in _OVERCOMMITTED:
+            resources.setdefault("limits", {}).setdefault(resource, each)
+
+
+def environment(run: Run) -> list[dict[str, str]]:
+    """The variables that tell a container who it is and where its checkpoints go."""
+    checkpoint = run.options.get("checkpoint", {})
+    values: dict[str, object] = {
+        "SLUICE_WORKLOAD_ID": run.id,
+        "SLUICE_WORKLOAD_NAME": run.name,
+        "SLUICE_GENERATION": run.generation,
+        "SLUICE_QUEUE": run.queue,
+        "SLUICE_CHECKPOINT_MODE": checkpoint.get("mode"),
+        "SLUICE_CHECKPOINT_URI": checkpoint.get("uri"),
+        "SLUICE_CHECKPOINT_SIGNAL": checkpoint.get("signal"),
+        "SLUICE_CHECKPOINT_GRACE_SECONDS": checkpoint.get("grace_seconds"),
+        "SLUICE_CHECKPOINT_INTERVAL_SECONDS": checkpoint.get("interval_seconds"),
+        "SLUICE_RESTORE_FROM": run.restore_from,
+    }
+    return [
+        {"name": name, "value": str(value)} for name, value in values.items() if value is not None
+    ]
+
+
+def _volume_key(volume: S3Volume) -> str:
+    return f"sluice-{volume['name']}"
+
+
+def _pod_volume(volume: S3Volume, run: Run) -> dict[str, Any]:
+    claim: dict[str, Any] = {"claimName": volume_name(run.id, volume["name"])}
+    if volume.get("read_only"):
+        claim["readOnly"] = True
+    return {"name": _volume_key(volume), "persistentVolumeClaim": claim}
+
+
+def _volumes(run: Run) -> list[dict[str, Any]]:
+    """Static provisioning for the Mountpoint for Amazon S3 CSI driver, one pair per volume."""
+    objects: list[dict[str, Any]] = []
+    for volume in run.options.get("volumes", []):
+        name = volume_name(run.id, volume["name"])
+        metadata = {"name": name, "labels": {WORKLOAD: run.id, MANAGED: "true"}}
+        access = ["ReadOnlyMany" if volume.get("read_only") else "ReadWriteMany"]
+        attributes = {"bucketName": volume["bucket"], "authenticationSource": "pod"}
+        if region := volume.get("region"):
+            attributes["stsRegion"] = region
+        storage = {"storage": "1Ti"}  # mandatory, and ignored by the driver
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": metadata,
+                "spec": {
+                    "capacity": storage,
+                    "accessModes": access,
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "storageClassName": "",
+                    "claimRef": {"namespace": run.namespace, "name": name},
+                    "mountOptions": _mount_options(volume, run),
+                    "csi": {
+                        "driver": "s3.csi.aws.com",
+                        "volumeHandle": name,
+                        "volumeAttributes": attributes,
+                    },
+                },
+            }
+        )
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": metadata | {"namespace": run.namespace},
+                "spec": {
+                    "accessModes": access,
+                    "storageClassName": "",
+                    "volumeName": name,
+                    "resources": {"requests": storage},
+                },
+            }
+        )
+    return objects
+
+
+def _mount_options(volume: S3Volume, run: Run) -> list[str]:
+    writable = ["allow-delete", "allow-overwrite"]
+    options = ["read-only"] if volume.get("read_only") else writable
+    if region := volume.get("region"):
+        options = [*options, f"region {region}"]
+    if prefix := volume.get("prefix"):
+        options = [*options, f"prefix {prefix}"]
+    if user := run.options.get("security", {}).get("run_as_user"):
+        # Else only root could read the mount, and pods under `restricted` are not root.
+        options = [*options, "allow-other", f"uid={user}", f"gid={user}"]
+    return options
