@@ -1,0 +1,1 @@
+"""The `process` node: emulated instances as Kubernetes nodes whose pods are local processes."""
