@@ -26,6 +26,7 @@ from sluice.adapters.system_clock import SystemClock
 if TYPE_CHECKING:
     from sluice.usecases.act import Act
     from sluice.usecases.admit import Admit
+    from sluice.usecases.api import Api
     from sluice.usecases.observe import Observe
     from sluice.usecases.relay import Relay
     from sluice.usecases.submit import Submit
@@ -165,3 +166,29 @@ def sweep() -> Sweep:
     from sluice.usecases.sweep import Sweep
 
     return Sweep(workloads(), ledgers(), catalog(), kicks(), clock())
+
+
+@cache
+def api() -> Api:
+    from sluice.usecases.accounts import Accounts
+    from sluice.usecases.api import Api
+    from sluice.usecases.apply import Apply
+    from sluice.usecases.checkup import Checkup
+    from sluice.usecases.explain import Explain
+    from sluice.usecases.query import Query
+    from sluice.usecases.steer import Steer
+    from sluice.usecases.whatif import WhatIf
+
+    query = Query(
+        workloads(), ledgers(), catalog(), manifests(), timeline(), logs(), clock(), clusters()
+    )
+    return Api(
+        catalog(),
+        query,
+        Explain(query),
+        Accounts(query, nodes()),
+        Steer(query, workloads(), catalog(), kicks(), clock()),
+        Apply(catalog(), ledgers(), workloads(), kicks()),
+        WhatIf(query),
+        Checkup(query, nodes()),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,8 @@ class Query:
     def manifest(self, caller: Authority, reference: str) -> Json:
         """The document as it was submitted."""
         workload = self.find(caller, reference)
-        document = self.manifests.get_many([workload.id]).get(workload.id)
+        key = workload.manifest_key
+        document = self.manifests.get_many([key]).get(key)
         if document is None:
             raise NotFoundError(f"no document of workload {workload.id} was kept")
         return document
@@ -191,7 +193,8 @@ class Query:
         """A part of one log from a byte offset; `offset` in the answer is where to go on."""
         workload = self.find(caller, reference)
         entry = f"{generation}/{pod}/{container}"
-        if entry in self.archive.list(workload.id):
+        archived = entry in self.archive.list(workload.id)
+        if archived:
             log = self.archive.get(workload.id, generation, pod, container)
         elif self.clusters and (generation, pod, container) in self._live(workload):
             cluster = self.clusters.cluster(workload.cluster)
@@ -202,11 +205,12 @@ class Query:
             raise NotFoundError(f"workload {workload.id} has no log {entry}")
         part = log[offset : offset + LOG_BYTES]
         more = len(log) > offset + len(part)
-        # A character may be cut in two at the border; the next part begins with it again.
-        text = part.decode(errors="ignore") if more else part.decode(errors="replace")
+        # A character that is cut in two at the border waits for its other half.
+        decoder = getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(part, final=archived and not more)
         return {
             "text": text,
-            "offset": offset + (len(text.encode()) if more else len(part)),
+            "offset": offset + len(part) - len(decoder.getstate()[0]),
             "more": more,
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.quantity import format_quantity
+from sluice.core.reasons import Action, Reason
 from sluice.core.workload import State, Workload, phase
 
 if TYPE_CHECKING:
@@ -13,20 +14,6 @@ if TYPE_CHECKING:
     from sluice.core.workload import PodSet
 
 Json = dict[str, Any]
-
-HELD = "HELD:User"
-BACKOFF = "RECOVERY:BackoffUntil"
-ACTIONS = {
-    "QUOTA": "WAIT",
-    "FAIRSHARE": "WAIT",
-    "PRIORITY": "WAIT",
-    "CAPACITY": "WAIT",
-    "MISCONFIGURATION": "CHANGE-REQUEST",
-    "DEPENDENCY": "WAIT",
-    "HELD": "ASK-ADMIN",
-    "RECOVERY": "WAIT",
-    "PLATFORM": "PLATFORM-FAULT",
-}
 
 
 class Refusals:
@@ -44,11 +31,12 @@ class Refusals:
         if workload.state is not State.PENDING:
             return reason(**workload.reason) if workload.reason.get("code") else None
         if workload.held:
-            return reason(HELD, "held; `sluice release` lets it queue again")
+            return reason(Reason.HELD_BY_USER, "held; `sluice release` lets it queue again")
         if workload.not_before > now:
             seconds = (workload.not_before - now) // 1_000
             why = workload.reason.get("message", "")
-            return reason(BACKOFF, f"queues again in {seconds} s" + (f" ({why})" if why else ""))
+            message = f"queues again in {seconds} s" + (f" ({why})" if why else "")
+            return reason(Reason.BACKOFF_UNTIL, message)
         if refusal := self.by_workload.get(workload.id):
             return reason(refusal[0], refusal[1])
         return reason(**workload.reason) if workload.reason.get("code") else None
@@ -56,7 +44,11 @@ class Refusals:
 
 def reason(code: str, message: str = "") -> Json:
     """A reason with what its reader may do about it."""
-    return {"code": code, "message": message, "action": ACTIONS.get(code.partition(":")[0], "WAIT")}
+    try:
+        known = Reason(code)
+    except ValueError:
+        return {"code": code, "message": message, "action": Action.WAIT.value}
+    return {"code": known.value, "message": message or known.sentence, "action": known.action.value}
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
@@ -88,6 +80,7 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "priority": workload.priority,
         "priorityClass": workload.priority_class,
         "user": workload.submitted_by,
+        "digest": workload.digest,
         "tenant": workload.tenant,
         "labels": dict(workload.labels),
         "reason": refusals.reason(workload, now),

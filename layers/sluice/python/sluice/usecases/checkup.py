@@ -1,0 +1,82 @@
+"""The api's part of `sluice doctor`: whether everything is there that work needs to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.usecases.configuration import configured
+from sluice.usecases.views import Json
+
+if TYPE_CHECKING:
+    from sluice.ports import CatalogSnapshot, Nodes
+    from sluice.usecases.callers import Authority
+    from sluice.usecases.query import Query
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+SILENT_MS = 180_000
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """Reads what is applied and what was observed; repairs nothing."""
+
+    query: Query
+    nodes: Nodes
+
+    def __call__(self, caller: Authority) -> Json:
+        snapshot = self.query.catalog.snapshot()
+        return {"items": [*_identity(caller), *_configuration(snapshot), *self._observed(snapshot)]}
+
+    def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
+        now = self.query.clock.now()
+        for cluster in sorted(snapshot.of("Cluster")):
+            seen = max((int(n.get("seen_at", 0)) for n in self.nodes.of(cluster)), default=0)
+            waiting = self.query.workloads.active(cluster)
+            if seen > now - SILENT_MS or not waiting:
+                nodes = "no nodes, none needed" if not seen else "nodes are being observed"
+                yield _line(f"cluster {cluster}", OK, nodes)
+                continue
+            yield _line(
+                f"cluster {cluster}",
+                WARN,
+                f"{len(waiting)} workloads are placed here, and no node was seen for minutes",
+                "see the logs of the function observe, and `kubectl get nodeclaims`",
+            )
+
+
+def _identity(caller: Authority) -> Iterator[Json]:
+    if caller.bootstrap:
+        yield _line(
+            "tenant",
+            WARN,
+            f"{caller.who} is administrator because no Tenant exists",
+            "apply a Tenant with spec.admin for your own role before others get access",
+        )
+    else:
+        spaces = ", ".join(caller.namespaces) or "none"
+        role = "administrator" if caller.admin else "tenant"
+        yield _line("tenant", OK, f"{caller.who} is {role} {caller.tenant}, namespaces {spaces}")
+
+
+def _configuration(snapshot: CatalogSnapshot) -> Iterator[Json]:
+    for kind, why in (
+        ("Cluster", "nothing can be placed"),
+        ("ResourceFlavor", "no queue can have quota"),
+        ("ClusterQueue", "nothing can be admitted"),
+        ("LocalQueue", "nothing can be submitted"),
+    ):
+        count = len(snapshot.of(kind))
+        if count:
+            yield _line(kind, OK, f"{count} applied")
+        else:
+            yield _line(kind, FAIL, f"none: {why}", "`sluice apply -f FILE`")
+    queues = configured(snapshot).queues
+    for problem in queues.problems:
+        where = f"{problem.kind} {problem.name}"
+        yield _line(where, WARN, f"{problem.field} {problem.message}", "apply a corrected object")
+
+
+def _line(check: str, result: str, message: str, advice: str = "") -> Json:
+    return {"check": check, "result": result, "message": message, "advice": advice}

@@ -1,0 +1,310 @@
+"""Why a workload does not run: quota arithmetic, who holds it, who is ahead, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.core.quantity import format_quantity
+from sluice.core.quota import QuotaTree
+from sluice.core.reservations import held_by
+from sluice.core.workload import State, Workload, pending_key, phase
+from sluice.usecases.configuration import configured
+from sluice.usecases.views import Json, quantities, reason, total, workload_view
+
+if TYPE_CHECKING:
+    from sluice.core.catalog import Catalog as Queues
+    from sluice.core.model import ClusterQueue
+    from sluice.ports import CatalogSnapshot, Usage
+    from sluice.usecases.callers import Authority
+    from sluice.usecases.query import Query
+
+LOOKED_AT = 1_000  # waiting workloads of the queue whose order is told
+SHOWN = 10
+HOUR_MS = 3_600_000
+ENOUGH_ADMISSIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One flavor that could provide some of a workload's resources, with the tree's numbers.
+
+    Everything is by resource, in base units; `cells` are the tree's (cell, amount).
+    """
+
+    flavor: str
+    request: Mapping[str, int]
+    nominal: Mapping[str, int]
+    used: Mapping[str, int]
+    available: Mapping[str, int]
+    potential: Mapping[str, int]
+    cells: tuple[tuple[int, int], ...]
+
+    @property
+    def fits(self) -> bool:
+        return all(self.available[r] >= amount for r, amount in self.request.items())
+
+    @property
+    def possible(self) -> bool:
+        return all(self.potential[r] >= amount for r, amount in self.request.items())
+
+    def lines(self) -> Iterator[Json]:
+        names = ("request", "nominal", "used", "available", "potential")
+        for resource in self.request:
+            amounts = {name: getattr(self, name)[resource] for name in names}
+            shown = {n: format_quantity(resource, max(0, amount)) for n, amount in amounts.items()}
+            yield {"flavor": self.flavor, "resource": resource, **shown}
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Reads through `query`, so that it shows what the caller may see and no more."""
+
+    query: Query
+
+    def __call__(self, caller: Authority, reference: str) -> Json:
+        workload = self.query.find(caller, reference)
+        now = self.query.clock.now()
+        refusals = self.query.refusals([workload.root])
+        view = workload_view(workload, refusals, now)
+        answer: Json = {
+            "id": workload.id,
+            "name": workload.name,
+            "phase": view["phase"],
+            "clusterQueue": workload.cq,
+            "reason": view.get("reason"),
+            "attempts": view.get("runs", []),
+        }
+        if workload.state is not State.PENDING:
+            return answer | {"headline": settled(workload)}
+        snapshot = self.query.catalog.snapshot()
+        queues = configured(snapshot).queues
+        if workload.cq not in queues.cluster_queues:
+            code = "MISCONFIGURATION:UnknownQueue"
+            message = f"ClusterQueue {workload.cq} does not exist any more"
+            return answer | {"headline": message, "reason": reason(code, message)}
+        return answer | self._waiting(caller, workload, answer["reason"], snapshot)
+
+    def _waiting(
+        self, caller: Authority, workload: Workload, why: Json | None, snapshot: CatalogSnapshot
+    ) -> Json:
+        queues = configured(snapshot).queues
+        root = queues.root_of(workload.cq)
+        ledger = self.query.ledgers.read(root)
+        tree = tree_in_use(queues, root, ledger.usage)
+        options = list(options_of(workload, queues.cluster_queues[workload.cq], tree))
+        holders = self._holders(
+            snapshot, root, {cell for o in options for cell, _ in o.cells}, tree
+        )
+        ids = self.query.workloads.inbox(pending_key(workload.cq), limit=LOOKED_AT)
+        place = ids.index(workload.id) + 1 if workload.id in ids else None
+        ahead = self.query.workloads.get_many(ids[: min(place - 1, SHOWN)]) if place else []
+        shown = [
+            _line(caller, w, w.reservation.at if w.reservation else 0) for w in holders[:SHOWN]
+        ]
+        return {
+            "headline": headline(workload, why, options, holders),
+            "quota": [line for option in options for line in option.lines()],
+            "holders": [line | {"since": line["at"]} for line in shown],
+            "ahead": [_line(caller, w, 0) for w in ahead],
+            "position": place,
+            "waiting": len(ids),
+            "approximateWaitSeconds": self._estimate(snapshot, workload.cq, place),
+            "wouldHelp": list(would_help(caller, workload, options, holders, tree)),
+        }
+
+    def _holders(
+        self, snapshot: CatalogSnapshot, root: str, cells: set[int], tree: QuotaTree
+    ) -> list[Workload]:
+        """Workloads of the tree that hold the wanted flavors, largest first."""
+        active = self.query.workloads.active
+        ids = [i for cluster in snapshot.of("Cluster") for i in active(cluster, root)]
+        weights = {
+            w.id: (sum(n for cell, n in tree_cells(tree, w) if cell in cells), w)
+            for w in self.query.workloads.get_many(dict.fromkeys(ids))
+            if w.reservation and w.reservation.cq in tree.index
+        }
+        held = [pair for pair in weights.values() if pair[0]]
+        return [w for _, w in sorted(held, key=lambda pair: (-pair[0], pair[1].id))]
+
+    def _estimate(self, snapshot: CatalogSnapshot, cq: str, place: int | None) -> float | None:
+        """Seconds until its turn if the queue goes on as in the last hour; None without a basis."""
+        now = self.query.clock.now()
+        local = configured(snapshot).queues.local_queues
+        queues = [key for key, queue in local.items() if queue.cluster_queue == cq]
+        recent = [
+            w.admitted_at
+            for key in queues
+            for w in self.query.workloads.listed(key, since=now - HOUR_MS, limit=LOOKED_AT)
+            if w.admitted_at
+        ]
+        if place is None or len(recent) < ENOUGH_ADMISSIONS:
+            return None
+        return place * (now - min(recent)) / len(recent) / 1_000
+
+
+def settled(workload: Workload) -> str:
+    """One sentence about a workload that does not wait for quota."""
+    said = workload.reason.get("message") or str(workload.result.get("message", ""))
+    end = f": {said}" if said else ""
+    fields = "; ".join(f"{error['field']}: {error['message']}" for error in workload.errors)
+    intent = workload.intent.message if workload.intent else ""
+    now = phase(workload)
+    sentences = {
+        "ADMITTED": f"It has its quota; cluster {workload.cluster} is being told to start it.",
+        "STARTING": f"It has its quota; its pods are starting on {workload.cluster}{end}.",
+        "RUNNING": f"It runs on {workload.cluster}.",
+        "SUCCEEDED": "It has succeeded.",
+        "FAILED": f"It has failed{end}.",
+        "CANCELLED": f"It was cancelled{end}.",
+        "REJECTED": f"It was rejected: {fields or said}",
+    }
+    return sentences.get(now, f"It is {now}" + (f": {intent}" if intent else end))
+
+
+def headline(
+    workload: Workload, why: Json | None, options: Sequence[Option], holders: Sequence[Workload]
+) -> str:
+    """What matters most, in one line: what it asks, what is free, who has the rest."""
+    if why and not why["code"].startswith(("QUOTA:", "PRIORITY:", "FAIRSHARE:")):
+        return f"It waits: {why['message'] or why['code']}"
+    short = [
+        f"{format_quantity(r, amount)} {r} of flavor {option.flavor} asked, "
+        f"{format_quantity(r, max(0, option.available[r]))} of "
+        f"{format_quantity(r, option.nominal[r])} free"
+        for option in options
+        for r, amount in option.request.items()
+        if option.available[r] < amount
+    ]
+    if short and not any(option.fits for option in options):
+        held = f"; {len(holders)} workload{'s' * (len(holders) != 1)} hold the rest"
+        return f"It waits for quota of {workload.cq}: {short[0]}" + (held if holders else "")
+    if why:
+        return f"It waits: {why['message'] or why['code']}"
+    return "It waits for the next pass, which is about to look at it."
+
+
+def tree_in_use(queues: Queues, root: str, usage: Usage) -> QuotaTree:
+    """The quota tree of a root with the usage of its ledger."""
+    tree = QuotaTree(queues, root)
+    for cq, amounts in usage.items():
+        if cq in tree.index:
+            tree.add(tree.index[cq], _cells(tree, amounts))
+    return tree
+
+
+def tree_cells(tree: QuotaTree, workload: Workload) -> tuple[tuple[int, int], ...]:
+    """What a workload holds, as cells of the tree."""
+    return _cells(tree, held_by(workload))
+
+
+def _cells(tree: QuotaTree, amounts: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
+    found = []
+    for key, amount in amounts.items():
+        flavor, _, resource = key.partition("|")
+        cell = tree.cell_index.get((flavor, resource))
+        if cell is not None:  # a flavor that was taken out of the tree limits nobody
+            found.append((cell, amount))
+    return tuple(found)
+
+
+def options_of(workload: Workload, queue: ClusterQueue, tree: QuotaTree) -> Iterator[Option]:
+    """Every flavor that the queue offers for the workload, in the order in which it is tried."""
+    node = tree.index[queue.name]
+    asked = total(workload.pod_sets)
+    allowed = {flavor for pod_set in workload.pod_sets for flavor in pod_set.flavors}
+    pods = sum(pod_set.count for pod_set in workload.pod_sets)
+    for group in queue.resource_groups:
+        covered = [r for r in group.covered_resources if r in asked or r == "pods"]
+        request = {r: asked.get(r, pods) for r in covered}
+        for flavor in group.flavors if request else ():
+            if allowed and flavor.name not in allowed:
+                continue
+            cell = {r: tree.cell_index[flavor.name, r] for r in request}
+            yield Option(
+                flavor=flavor.name,
+                request=request,
+                nominal={r: tree.nominal[c][node] for r, c in cell.items()},
+                used={r: tree.usage[c][node] for r, c in cell.items()},
+                available={r: tree.available(node, c) for r, c in cell.items()},
+                potential={r: tree.potential[c][node] for r, c in cell.items()},
+                cells=tuple((c, request[r]) for r, c in cell.items()),
+            )
+
+
+def would_help(
+    caller: Authority,
+    workload: Workload,
+    options: Sequence[Option],
+    holders: Sequence[Workload],
+    tree: QuotaTree,
+) -> Iterator[str]:
+    """Changes after which the workload would fit; each was tried on the tree."""
+    if not options or any(option.fits for option in options):
+        return
+    possible = [option for option in options if option.possible]
+    if not possible:
+        for option in options:
+            most = {r: min(n, option.potential[r]) for r, n in option.request.items()}
+            yield f"ask for at most {_amounts(most)} ({option.flavor}): more it can never get"
+        return
+    for option in possible:
+        ending = enough_endings(workload, option, holders, tree)
+        if ending:
+            who = ", ".join(_known(caller, each) for each in ending[:3])
+            more = f" and {len(ending) - 3} more" if len(ending) > 3 else ""  # noqa: PLR2004
+            yield f"the end of {who}{more} gives back what it needs ({option.flavor})"
+        free = {r: min(n, max(0, option.available[r])) for r, n in option.request.items()}
+        if all(free.values()):
+            yield f"a request of {_amounts(free)} would fit now ({option.flavor})"
+        lacking = {
+            r: n - option.available[r] for r, n in option.request.items() if option.available[r] < n
+        }
+        yield (
+            f"a nominalQuota higher by {_amounts(lacking)} in ClusterQueue {workload.cq} "
+            f"({option.flavor}); ask an administrator"
+        )
+
+
+def enough_endings(
+    workload: Workload, option: Option, holders: Sequence[Workload], tree: QuotaTree
+) -> list[Workload]:
+    """The fewest of the largest holders whose end makes room; none if even all do not."""
+    node = tree.index[workload.cq]
+    ended: list[Workload] = []
+    for holder in holders:
+        if tree.fits(node, option.cells) or holder.reservation is None:
+            break
+        tree.remove(tree.index[holder.reservation.cq], tree_cells(tree, holder))
+        ended.append(holder)
+    enough = tree.fits(node, option.cells)
+    for holder in ended:  # the tree is shared: leave it as it was
+        if holder.reservation is not None:
+            tree.add(tree.index[holder.reservation.cq], tree_cells(tree, holder))
+    return ended if enough else []
+
+
+def _line(caller: Authority, workload: Workload, at: int) -> Json:
+    """A workload beside the one that is asked about; others' names are not everybody's business."""
+    seen = caller.may_see(workload.namespace)
+    return {
+        "id": workload.id if seen else "",
+        "name": workload.name if seen else "(another tenant's)",
+        "queue": workload.queue if seen else workload.cq,
+        "priority": workload.priority,
+        "request": quantities(total(workload.pod_sets)),
+        "createdAt": workload.created_at,
+        "at": at,
+    }
+
+
+def _known(caller: Authority, workload: Workload) -> str:
+    amounts = _amounts(total(workload.pod_sets))
+    if caller.may_see(workload.namespace):
+        return f"{workload.name} ({workload.id}, {amounts})"
+    return f"a workload of another tenant ({amounts})"
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in quantities(amounts).items())

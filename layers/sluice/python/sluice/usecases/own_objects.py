@@ -1,0 +1,41 @@
+"""Our own configuration kinds (`sluice.dev/v1`): what is wrong with a document of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.core import tenants
+from sluice.core.document import DocumentError, Fields, Flaw
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+API_VERSION = "sluice.dev/v1"
+OWN_KINDS = ("Cluster", "Tenant")
+
+
+def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
+    """Every mistake in a Cluster or Tenant document; `label` names it in messages."""
+    flaws: list[Flaw] = []
+    if document.get("apiVersion") != API_VERSION:
+        flaws.append(Flaw(label, "apiVersion", f"must be {API_VERSION}"))
+    if document["kind"] == "Tenant":
+        try:
+            tenants.parse(document)
+        except DocumentError as error:
+            flaws += [Flaw(label, flaw.field, flaw.message) for flaw in error.flaws]
+    else:
+        _read_cluster(Fields(document, label, flaws))
+    return flaws
+
+
+def _read_cluster(fields: Fields) -> None:
+    """`spec.flavors`: those it offers (none: all); `spec.cordoned`: takes no new work."""
+    fields.ignore("apiVersion", "kind", "status")
+    metadata, spec = fields.map("metadata", required=True), fields.map("spec")
+    metadata.text("name", required=True)
+    metadata.ignore("labels", "annotations", "namespace")
+    spec.texts("flavors")
+    spec.boolean("cordoned", default=False)
+    for each in (fields, metadata, spec):
+        each.close()

@@ -1,0 +1,1 @@
+"""Tests of the api: its handler and use cases on in-memory ports."""

@@ -1,0 +1,259 @@
+"""The deployed control plane in one process: submit, admit, relay and the api on in-memory ports."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+from functions.api import handler
+from sluice.core import workload as lifecycle
+from sluice.core.identity import workload_id
+from sluice.core.workload import Workload
+from sluice.ports import CatalogEdit
+from sluice.usecases.accounts import Accounts
+from sluice.usecases.admit import Admit
+from sluice.usecases.api import Api
+from sluice.usecases.apply import Apply, key_of
+from sluice.usecases.checkup import Checkup
+from sluice.usecases.explain import Explain
+from sluice.usecases.query import Query
+from sluice.usecases.relay import Changed, Relay
+from sluice.usecases.steer import Steer
+from sluice.usecases.submit import Message, Submit
+from sluice.usecases.whatif import WhatIf
+from tests.fakes import (
+    FakeClock,
+    FakeKubernetes,
+    MemoryCatalog,
+    MemoryLedgers,
+    MemoryLogs,
+    MemoryManifests,
+    MemoryNodes,
+    MemoryWorkloads,
+    RecordedCommands,
+    RecordedKicks,
+    RecordedTimeline,
+)
+
+ACCOUNT = "111122223333"
+CONTEXT = SimpleNamespace(
+    function_name="api",
+    memory_limit_in_mb=512,
+    invoked_function_arn=f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:api",
+    aws_request_id="request-1",
+)
+KUEUE = "kueue.x-k8s.io/v1beta2"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A principal that signs requests and sends messages."""
+
+    role: str
+    unique_id: str
+    session: str = "session"
+    account: str = ACCOUNT
+
+    @property
+    def iam(self) -> dict[str, str]:
+        arn = f"arn:aws:sts::{self.account}:assumed-role/{self.role}/{self.session}"
+        user_id = f"{self.unique_id}:{self.session}"
+        return {"accountId": self.account, "userArn": arn, "userId": user_id, "callerId": user_id}
+
+
+ADMIN = Signer("Platform", "AROAPLATFORM")
+RED = Signer("Red", "AROARED")
+BLUE = Signer("Blue", "AROABLUE")
+STRANGER = Signer("Stranger", "AROASTRANGER")
+
+
+def tenant(name: str, principal: str, *namespaces: str, admin: bool = False) -> dict[str, Any]:
+    return {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "Tenant",
+        "metadata": {"name": name},
+        "spec": {
+            "principals": [principal],
+            "namespaces": list(namespaces),
+            "admin": admin,
+            "images": ["*"],
+            "requireDigest": False,
+            "podSecurity": "baseline",
+        },
+    }
+
+
+def flavor(name: str) -> dict[str, Any]:
+    return {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}}
+
+
+def cluster_queue(
+    name: str, cpu: int, cohort: str | None = "company", **spec: Any
+) -> dict[str, Any]:
+    resources = [{"name": "cpu", "nominalQuota": str(cpu)}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": resources}]}]
+    in_cohort = {"cohortName": cohort} if cohort else {}
+    return {
+        "apiVersion": KUEUE,
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, "resourceGroups": groups, **in_cohort, **spec},
+    }
+
+
+def local_queue(namespace: str, name: str, cq: str) -> dict[str, Any]:
+    return {
+        "apiVersion": KUEUE,
+        "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"clusterQueue": cq},
+    }
+
+
+def cluster(name: str) -> dict[str, Any]:
+    return {"apiVersion": "sluice.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {}}
+
+
+def native(
+    name: str, cpu: int, *, key: str | None = None, namespace: str = "red", queue: str = "batch"
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": namespace, "idempotencyKey": key or name},
+        "spec": {"queue": queue, "image": "example:1", "resources": {"cpu": cpu}},
+    }
+
+
+COMPANY = (
+    flavor("spot"),
+    cluster("batch-1"),
+    cluster_queue("red-cq", 64),
+    cluster_queue("blue-cq", 32),
+    local_queue("red", "batch", "red-cq"),
+    local_queue("blue", "batch", "blue-cq"),
+    tenant("platform", "AROAPLATFORM", "platform", admin=True),
+    tenant("red", "AROARED", "red"),
+    tenant("blue", "AROABLUE", "blue"),
+)
+
+
+@dataclass
+class ControlPlane:
+    """Two teams, 64 and 32 cores that they lend to each other, one cluster."""
+
+    objects: tuple[dict[str, Any], ...] = COMPANY
+    clock: FakeClock = field(default_factory=FakeClock)
+    kubernetes: FakeKubernetes = field(default_factory=FakeKubernetes)
+
+    def __post_init__(self) -> None:
+        self.workloads = MemoryWorkloads()
+        self.catalog = MemoryCatalog()
+        self.ledgers = MemoryLedgers(self.workloads, self.catalog)
+        self.catalog.ledgers = self.ledgers
+        self.manifests, self.timeline = MemoryManifests(), RecordedTimeline()
+        self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
+        pool = ThreadPoolExecutor(2)
+        self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
+        self.admit = Admit(
+            self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, pool=pool
+        )
+        self.relay = Relay(self.kicks, RecordedCommands(), self.timeline, RecordedTimeline())
+        query = Query(
+            self.workloads,
+            self.ledgers,
+            self.catalog,
+            self.manifests,
+            self.timeline,
+            self.logs,
+            self.clock,
+            self.kubernetes,
+        )
+        self.api = Api(
+            self.catalog,
+            query,
+            Explain(query),
+            Accounts(query, self.nodes),
+            Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
+            Apply(self.catalog, self.ledgers, self.workloads, self.kicks),
+            WhatIf(query),
+            Checkup(query, self.nodes),
+        )
+        put = tuple((*key_of(document), document) for document in self.objects)
+        self.catalog.edit(CatalogEdit(0, put))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        signer: Signer = ADMIN,
+        body: Any = None,
+        query: dict[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        """One request through the deployed handler; status and decoded answer."""
+        event = {
+            "rawPath": path,
+            "queryStringParameters": query,
+            "requestContext": {"http": {"method": method}, "authorizer": {"iam": signer.iam}},
+            "body": None if body is None else json.dumps(body),
+        }
+        answer = handler(event, CONTEXT, self.api)
+        return answer["statusCode"], json.loads(answer["body"])
+
+    def send(self, document: dict[str, Any], signer: Signer = RED) -> str:
+        """Submits one document by message; returns the id that its sender can compute."""
+        self.clock.pass_ms(1_000)
+        metadata = document["metadata"]
+        key = metadata["idempotencyKey"]
+        self.deliver(json.dumps(document), signer)
+        return workload_id(metadata["namespace"], key)
+
+    def deliver(self, body: str, signer: Signer = RED) -> None:
+        number = len(self.workloads.rows)
+        message = Message(f"message-{number}", signer.iam["userId"], self.clock.now(), body)
+        self.submit([message])
+        self.settle()
+
+    def settle(self) -> None:
+        """Relays what changed and admits until nothing more moves."""
+        while self.workloads.changed or self.kicks.roots:
+            changes = [Changed(b, a, self.clock.now()) for b, a in self.workloads.changed]
+            self.workloads.changed.clear()
+            self.relay(changes)
+            roots = dict.fromkeys(self.kicks.roots)
+            self.kicks.roots.clear()
+            for root in roots:
+                self.admit(root)
+
+    def run(self, workload_id: str) -> Workload:
+        """The cluster starts an admitted workload."""
+        record = self.workloads.rows[workload_id]
+        self.workloads.apply([lifecycle.claim(record, f"uid-{workload_id}", self.clock.now())])
+        record = self.workloads.rows[workload_id]
+        self.workloads.apply([lifecycle.start(record, self.clock.now())])
+        self.settle()
+        return self.workloads.rows[workload_id]
+
+    def finish(self, workload_id: str, *, succeeded: bool = True) -> Workload:
+        """The Job of a running workload ends; its quota is released."""
+        record = self.workloads.rows[workload_id]
+        result = {"succeeded": succeeded, "reason": "", "message": "exit code 0"}
+        if not succeeded:
+            result |= {"reason": "BackoffLimitExceeded", "message": "exit code 3"}
+        self.workloads.apply([lifecycle.finish(record, result, self.clock.now())])
+        self.settle()
+        return self.workloads.rows[workload_id]
+
+    def stopped(self, workload_id: str) -> Workload:
+        """The pods of a workload that is being stopped are gone."""
+        self.workloads.apply([lifecycle.gone(self.workloads.rows[workload_id])])
+        self.settle()
+        return self.workloads.rows[workload_id]
+
+
+def renamed(signer: Signer, session: str) -> Signer:
+    """The same role under another session name."""
+    return replace(signer, session=session)

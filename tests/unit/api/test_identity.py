@@ -1,0 +1,166 @@
+"""Who may call, see, steer and apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.api.control_plane import (
+    ADMIN,
+    BLUE,
+    COMPANY,
+    RED,
+    STRANGER,
+    ControlPlane,
+    Signer,
+    flavor,
+    native,
+    renamed,
+    tenant,
+)
+
+
+def test_an_unknown_role_is_refused_whatever_its_session_calls_itself() -> None:
+    plane = ControlPlane()
+
+    for session in ("admin", "Platform", "AROAPLATFORM", "red"):
+        status, answer = plane.call("GET", "/queues", renamed(STRANGER, session))
+
+        assert status == 403
+        assert answer["error"]["code"] == "Forbidden"
+
+
+def test_a_session_name_that_holds_a_colon_does_not_change_the_principal() -> None:
+    plane = ControlPlane()
+    forged = Signer("Stranger", "AROASTRANGER", "x:AROAPLATFORM")
+
+    assert plane.call("GET", "/identity", forged)[0] == 403
+
+
+def test_a_request_without_an_identity_is_refused() -> None:
+    plane = ControlPlane()
+    nobody = Signer("", "", account="")
+
+    assert plane.call("GET", "/identity", nobody)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "principal",
+    [
+        "AROARED",
+        "arn:aws:iam::111122223333:role/Red",
+        "arn:aws:iam::111122223333:role/teams/Red",
+        "arn:aws:sts::111122223333:assumed-role/Red/anybody",
+    ],
+)
+def test_a_tenant_may_name_a_role_by_its_id_or_by_its_arn(principal: str) -> None:
+    plane = ControlPlane((*COMPANY[:-2], tenant("red", principal, "red")))
+
+    status, answer = plane.call("GET", "/identity", RED)
+
+    assert status == 200
+    assert answer["tenant"] == "red"
+    assert answer["namespaces"] == ["red"]
+    assert answer["admin"] is False
+
+
+def test_a_role_of_the_same_name_in_another_account_is_somebody_else() -> None:
+    plane = ControlPlane(
+        (*COMPANY[:-2], tenant("red", "arn:aws:iam::111122223333:role/Red", "red"))
+    )
+
+    assert plane.call("GET", "/identity", Signer("Red", "AROAX", account="999999999999"))[0] == 403
+
+
+def test_the_most_specific_principal_decides() -> None:
+    plane = ControlPlane((*COMPANY, tenant("everybody", "111122223333", "sandbox")))
+
+    assert plane.call("GET", "/identity", RED)[1]["tenant"] == "red"
+    assert plane.call("GET", "/identity", STRANGER)[1]["tenant"] == "everybody"
+
+
+def test_before_the_first_tenant_the_account_itself_administers() -> None:
+    plane = ControlPlane(())
+    outsider = Signer("Any", "AROAANY", account="999999999999")
+
+    assert plane.call("GET", "/identity", STRANGER)[1]["bootstrap"] is True
+    assert plane.call("GET", "/identity", outsider)[0] == 403
+
+    status, _ = plane.call(
+        "POST", "/catalog", STRANGER, {"documents": [tenant("p", "AROAPLATFORM", "p", admin=True)]}
+    )
+
+    assert status == 200
+    assert plane.call("GET", "/identity", STRANGER)[0] == 403
+    assert plane.call("GET", "/identity", ADMIN)[1]["admin"] is True
+
+
+def test_the_last_administrator_cannot_be_taken_away() -> None:
+    plane = ControlPlane()
+
+    powerless = tenant("platform", "AROAPLATFORM", "platform", admin=False)
+    status, answer = plane.call("POST", "/catalog", ADMIN, {"documents": [powerless]})
+
+    assert status == 422
+    assert "administrator" in answer["error"]["errors"][0]["message"]
+    assert plane.call("DELETE", "/catalog/Tenant/platform", ADMIN)[0] == 409
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/catalog", {"documents": [flavor("mine")]}),
+        ("POST", "/catalog", {"documents": [flavor("mine")], "dryRun": True}),
+        ("POST", "/catalog", {"documents": [tenant("red", "AROARED", "red", admin=True)]}),
+        ("DELETE", "/catalog/LocalQueue/blue/batch", None),
+        ("GET", "/catalog/Tenant", None),
+        ("GET", "/audit/company", None),
+    ],
+)
+def test_tenants_touch_no_configuration(method: str, path: str, body: Any) -> None:
+    plane = ControlPlane()
+    before = plane.catalog.snapshot()
+
+    status, answer = plane.call(method, path, RED, body)
+
+    assert (status, answer["error"]["code"]) == (403, "Forbidden")
+    assert plane.catalog.snapshot() is before
+
+
+def test_a_tenant_neither_sees_nor_steers_the_work_of_another() -> None:
+    plane = ControlPlane()
+    theirs = plane.send(native("secret", 4, namespace="blue"), BLUE)
+    before = plane.workloads.rows[theirs]
+
+    assert plane.call("GET", "/workloads", RED)[1]["items"] == []
+    assert plane.call("GET", "/workloads", RED, query={"ids": theirs})[1]["items"] == []
+    assert plane.call("GET", "/workloads", RED, query={"queue": "blue/batch"})[0] == 403
+    for part in ("", "/manifest", "/events", "/why", "/logs"):
+        assert plane.call("GET", f"/workloads/{theirs}{part}", RED)[0] == 404
+        assert plane.call("GET", f"/workloads/{theirs[:6]}{part}", RED)[0] == 404
+    for verb in ("cancel", "hold", "release", "requeue"):
+        assert plane.call("POST", f"/workloads/{theirs}/{verb}", RED, {})[0] == 404
+    assert plane.call("POST", f"/workloads/{theirs}/reprioritize", RED, {"priority": -1})[0] == 404
+    assert plane.workloads.rows[theirs] is before
+
+
+def test_local_queues_of_others_are_not_listed() -> None:
+    plane = ControlPlane()
+
+    queues = plane.call("GET", "/catalog/LocalQueue", RED)[1]["items"]
+
+    assert [queue["metadata"]["namespace"] for queue in queues] == ["red"]
+    assert plane.call("GET", "/catalog/LocalQueue/blue/batch", RED)[0] == 404
+    assert [q["name"] for q in plane.call("GET", "/queues", RED)[1]["items"]] == ["red-cq"]
+
+
+def test_why_names_no_workload_of_another_tenant() -> None:
+    plane = ControlPlane()
+    plane.send(native("theirs", 96, namespace="blue", key="theirs-key"), BLUE)
+    mine = plane.send(native("mine", 64), RED)
+
+    answer = plane.call("GET", f"/workloads/{mine}/why", RED)[1]
+
+    assert answer["holders"][0]["name"] == "(another tenant's)"
+    assert "theirs" not in str(answer)

@@ -1,0 +1,1 @@
+"""Tests of the `sluice` command against the real api on in-memory ports."""
