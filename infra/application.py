@@ -10,6 +10,7 @@ from infra.cluster_access import ClusterAccess
 from infra.code import require_matching_interpreter
 from infra.control import Control
 from infra.functions import FunctionShape
+from infra.observability import Observability
 from infra.state import State
 
 
@@ -33,6 +34,15 @@ def add_stacks(
         configuration=configuration,
         state=state,
         shapes=shapes,
+        env=environment,
+    )
+    Observability(
+        scope,
+        "Observability",
+        stack_name=f"{configuration.name}-observability",
+        configuration=configuration,
+        state=state,
+        control=control,
         env=environment,
     )
     for cluster in configuration.clusters:

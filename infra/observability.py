@@ -1,0 +1,219 @@
+"""One dashboard, and an alarm for everything that somebody must look at."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+from sluice.configuration import Configuration
+
+from infra.control import Control
+from infra.state import State
+
+_MINUTE = cdk.Duration.minutes(1)
+_FIVE_MINUTES = cdk.Duration.minutes(5)
+# Seconds that a message may wait before something is wrong.
+_OLDEST_MESSAGE_SECONDS = {
+    "submissions": 300,
+    "events": 300,
+    "kicks": 120,
+    "commands": 300,
+    "interruptions": 60,
+}
+_STREAM_LAG_MS = 60_000
+_ERRORS_IN_FIVE_MINUTES = 5
+
+
+class Observability(cdk.Stack):
+    """Watches State and Control; what is billed here is a few dollars a month."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        configuration: Configuration,
+        state: State,
+        control: Control,
+        **options: Any,
+    ) -> None:
+        super().__init__(scope, construct_id, **options)
+        self._configuration, self._state, self._control = configuration, state, control
+        topics = [
+            actions.SnsAction(sns.Topic.from_topic_arn(self, f"Topic{position}", arn))
+            for position, arn in enumerate(configuration.observability.alarm_topics)
+        ]
+        alarms = [*self._queue_alarms(), *self._function_alarms(), *self._state_alarms()]
+        for alarm in alarms:
+            alarm.add_alarm_action(*topics)
+            alarm.add_ok_action(*topics)
+        self._dashboard(alarms)
+
+    def _queue_alarms(self) -> Iterator[cloudwatch.Alarm]:
+        queues = self._control.queues
+        for name, queue in (queues.dead | queues.last_resorts).items():
+            yield self._alarm(
+                f"DeadLetters{name.title()}",
+                queue.metric_approximate_number_of_messages_visible(
+                    period=_MINUTE, statistic="Maximum"
+                ),
+                above=0,
+                description=f"Messages that Sluice could not handle ({name}): look at them with "
+                "`sluice admin dlq`, they are kept for 14 days",
+            )
+        for name, seconds in _OLDEST_MESSAGE_SECONDS.items():
+            yield self._alarm(
+                f"OldestMessage{name.title()}",
+                queues.main[name].metric_approximate_age_of_oldest_message(period=_MINUTE),
+                above=seconds,
+                minutes=3,
+                description=f"The queue {name} is not emptied: look at the errors of its function",
+            )
+
+    def _function_alarms(self) -> Iterator[cloudwatch.Alarm]:
+        for name, function in self._control.functions.items():
+            yield self._alarm(
+                f"Errors{name.title()}",
+                function.function.metric_errors(period=_FIVE_MINUTES),
+                above=_ERRORS_IN_FIVE_MINUTES,
+                description=f"The function {name} fails; for act and observe this is how an "
+                "unreachable cluster shows",
+            )
+        if "relay" in self._control.functions:
+            yield self._alarm(
+                "StreamLag",
+                self._control.functions["relay"].function.metric(
+                    "IteratorAge", statistic="Maximum", period=_MINUTE
+                ),
+                above=_STREAM_LAG_MS,
+                minutes=3,
+                description="Changes of workloads are relayed late; until then the sweep steps in",
+            )
+
+    def _state_alarms(self) -> Iterator[cloudwatch.Alarm]:
+        yield self._alarm(
+            "LedgerDrift",
+            self._of("sweep", "ledger_drift", statistic="Maximum"),
+            above=0,
+            minutes=2,
+            description="A ledger differs from the reservations of its workloads: admission may "
+            "be wrong, see the log of sweep",
+        )
+        yield self._alarm(
+            "WorkloadsThrottled",
+            self._state.tables["Workloads"].metric(
+                "WriteThrottleEvents", statistic="Sum", period=_MINUTE
+            ),
+            above=0,
+            minutes=5,
+            description="DynamoDB throttles writes to Workloads: raise state.warmThroughput",
+        )
+
+    def _alarm(
+        self,
+        construct_id: str,
+        metric: cloudwatch.Metric,
+        *,
+        above: int,
+        description: str,
+        minutes: int = 1,
+    ) -> cloudwatch.Alarm:
+        return metric.create_alarm(
+            self,
+            construct_id,
+            alarm_description=description,
+            threshold=above,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=minutes,
+            # No data means that nothing happened.
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+
+    def _of(self, function: str, name: str, *, statistic: str = "Sum") -> cloudwatch.Metric:
+        """Take one of the functions' own metrics; `service` tells which function reported it."""
+        return cloudwatch.Metric(
+            namespace="Sluice",
+            metric_name=name,
+            dimensions_map={"service": function},
+            statistic=statistic,
+            period=_MINUTE,
+            label=name,
+        )
+
+    def _dashboard(self, alarms: list[cloudwatch.Alarm]) -> None:
+        queues = self._control.queues
+        functions = {name: each.function for name, each in self._control.functions.items()}
+        workloads = self._state.tables["Workloads"]
+        dashboard = cloudwatch.Dashboard(
+            self,
+            "Dashboard",
+            dashboard_name=self._configuration.name,
+            default_interval=cdk.Duration.hours(3),
+        )
+        dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(alarms), width=24)
+        )
+        dashboard.add_widgets(
+            _graph(
+                "Submissions",
+                self._of("submit", "submissions_accepted_total"),
+                self._of("submit", "submissions_rejected_total"),
+            ),
+            _graph(
+                "Admissions",
+                self._of("admit", "admitted_workloads_total"),
+                self._of("admit", "ledger_conflicts_total"),
+            ),
+            _graph("Ledger drift", self._of("sweep", "ledger_drift", statistic="Maximum")),
+        )
+        dashboard.add_widgets(
+            _graph(
+                "Messages waiting",
+                *(
+                    queue.metric_approximate_number_of_messages_visible(period=_MINUTE, label=name)
+                    for name, queue in queues.main.items()
+                ),
+            ),
+            _graph(
+                "Oldest message (s)",
+                *(
+                    queue.metric_approximate_age_of_oldest_message(period=_MINUTE, label=name)
+                    for name, queue in queues.main.items()
+                ),
+            ),
+            _graph(
+                "Dead letters",
+                *(
+                    queue.metric_approximate_number_of_messages_visible(period=_MINUTE, label=name)
+                    for name, queue in (queues.dead | queues.last_resorts).items()
+                ),
+            ),
+        )
+        dashboard.add_widgets(
+            _graph(
+                "Function errors",
+                *(
+                    each.metric_errors(period=_MINUTE, label=name)
+                    for name, each in functions.items()
+                ),
+            ),
+            _graph(
+                "Function duration, p95 (ms)",
+                *(
+                    each.metric_duration(period=_MINUTE, statistic="p95", label=name)
+                    for name, each in functions.items()
+                ),
+            ),
+            _graph(
+                "DynamoDB throttles",
+                workloads.metric("WriteThrottleEvents", statistic="Sum", period=_MINUTE),
+                workloads.metric("ReadThrottleEvents", statistic="Sum", period=_MINUTE),
+            ),
+        )
+
+
+def _graph(title: str, *metrics: cloudwatch.IMetric) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=list(metrics), width=8)
