@@ -39,7 +39,7 @@ class Document:
         declared = self.declared_key()
         if declared is not None and valid_key(declared):
             return declared
-        return fallback if self.index is None else f"{fallback}-{self.index}"
+        return _numbered(fallback, self.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,16 @@ class Malformed:
     flaws: tuple[Flaw, ...]
     index: int | None = None
 
+    def key(self, fallback: str) -> str:
+        """The message's id, made unique inside a List."""
+        return _numbered(fallback, self.index)
+
 
 Item = Document | ManifestReference | Malformed
+
+
+def _numbered(key: str, index: int | None) -> str:
+    return key if index is None else f"{key}-{index}"
 
 
 def valid_key(key: str) -> bool:
@@ -72,7 +80,7 @@ def read(text: str | bytes) -> tuple[Item, ...]:
     """The submissions in a text, in order; never raises, never empty."""
     try:
         value = strict_json.parse(text)
-    except strict_json.InvalidJson as error:
+    except strict_json.JsonError as error:
         return (malformed("", str(error)),)
     return from_value(value)
 
@@ -136,4 +144,5 @@ def _reference(value: dict[str, Any], index: int | None) -> Item:
 
 
 def malformed(field: str, message: str, index: int | None = None) -> Malformed:
+    """Something that cannot be read, with one flaw."""
     return Malformed((Flaw("", field, message),), index)

@@ -80,8 +80,8 @@ class S3Volume(TypedDict, total=False):
 class Options(TypedDict, total=False):
     """Vetted options as the workload record stores them; absent means not asked for.
 
-    Durations in seconds, money in cents. `recovery` is `{backoff_seconds, retries, rules:
-    [{exit_codes, action, counts_against_budget}]}`, `deadlines` `{max_pending_seconds,
+    Durations in the unit of their name, money in cents. `recovery` is `{backoff_seconds, retries,
+    rules: [{exit_codes, action, counts_against_budget}]}`, `deadlines` `{max_pending_seconds,
     max_runtime_seconds}`, `placement` `[{flavor, clusters, after_pending_seconds}]`,
     `pending_policy` `[{reason, after_seconds, action}]`, `depends_on` `[{name | id, condition}]`,
     `security` what rendering adds to pods: `{level, run_as_user, service_account}`.
@@ -91,7 +91,7 @@ class Options(TypedDict, total=False):
     recovery: dict[str, Any]
     max_recoveries: int
     deadlines: dict[str, int]
-    min_runtime_seconds: int
+    min_runtime_ms: int
     preemptible: bool
     capacity: str
     placement: list[dict[str, Any]]
@@ -173,29 +173,39 @@ def read(spec: SpecFields, tenant: Tenant | type[Tenantless]) -> Options:
         options["checkpoint"] = _checkpoint(spec.map("checkpoint"))
     if spec.has("recovery"):
         _recovery(spec.map("recovery"), options)
+    if spec.has("volumes"):
+        options["volumes"] = _volumes(spec, tenant)
+    _time(spec, options)
+    _preferences(spec, options)
+    return options
+
+
+def _time(spec: SpecFields, options: Options) -> None:
+    """What bounds, delays or protects a workload."""
     if spec.has("deadlines"):
         options["deadlines"] = _deadlines(spec.map("deadlines"))
     if spec.has("minRuntime"):
-        options["min_runtime_seconds"] = _seconds(spec, "minRuntime")
+        options["min_runtime_ms"] = 1000 * _seconds(spec, "minRuntime")
+    if spec.has("pendingPolicy"):
+        options["pending_policy"] = [_pending(entry) for entry in spec.specs("pendingPolicy")]
+    if spec.has("dependsOn"):
+        options["depends_on"] = [_dependency(entry) for entry in spec.specs("dependsOn")]
+
+
+def _preferences(spec: SpecFields, options: Options) -> None:
+    """Where a workload may run, at whose cost, and who is told."""
     if spec.has("preemptible"):
         options["preemptible"] = spec.boolean("preemptible", default=True)
     if spec.has("capacity"):
         options["capacity"] = spec.choice("capacity", Capacity, Capacity.SPOT).value
     if spec.has("placement"):
         options["placement"] = [_placement(entry) for entry in spec.specs("placement")]
-    if spec.has("pendingPolicy"):
-        options["pending_policy"] = [_pending(entry) for entry in spec.specs("pendingPolicy")]
-    if spec.has("dependsOn"):
-        options["depends_on"] = [_dependency(entry) for entry in spec.specs("dependsOn")]
-    if spec.has("volumes"):
-        options["volumes"] = _volumes(spec, tenant)
     if spec.has("budget"):
         options["max_cost_cents"] = _budget(spec.map("budget"))
     if spec.has("completion"):
         completion = spec.map("completion")
         options["task_token"] = _bounded_text(completion, "taskToken", 1024)
         completion.close()
-    return options
 
 
 def _checkpoint(fields: SpecFields) -> Checkpoint:

@@ -121,19 +121,25 @@ def _baseline(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _confinement("securityContext", security)
     for field, container in containers(pod):
         own = container.get("securityContext") or {}
-        at = f"{field}.securityContext"
-        yield from _confinement(at, own)
-        if own.get("privileged"):
-            yield f"{at}.privileged", "must not be true; remove it"
-        if own.get("procMount", "Default") != "Default" and pod.get("hostUsers") is not False:
-            yield f"{at}.procMount", "must be Default; remove it"
-        for place, capability in enumerate((own.get("capabilities") or {}).get("add") or []):
-            if capability not in _BASELINE_CAPABILITIES:
-                yield f"{at}.capabilities.add[{place}]", f"{capability} may not be added; remove it"
+        yield from _confinement(f"{field}.securityContext", own)
+        yield from _privileges(f"{field}.securityContext", own, pod)
         for place, port in enumerate(container.get("ports") or []):
             if port.get("hostPort"):
                 yield f"{field}.ports[{place}].hostPort", "must be 0; remove it"
         yield from _hosts(field, container)
+
+
+def _privileges(
+    at: str, security: Mapping[str, Any], pod: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Baseline rules of a container alone."""
+    if security.get("privileged"):
+        yield f"{at}.privileged", "must not be true; remove it"
+    if security.get("procMount", "Default") != "Default" and pod.get("hostUsers") is not False:
+        yield f"{at}.procMount", "must be Default; remove it"
+    for place, capability in enumerate((security.get("capabilities") or {}).get("add") or []):
+        if capability not in _BASELINE_CAPABILITIES:
+            yield f"{at}.capabilities.add[{place}]", f"{capability} may not be added; remove it"
 
 
 def _confinement(at: str, security: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -168,7 +174,7 @@ def _restricted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for kind in volume.keys() - {"name", "hostPath"} - _RESTRICTED_VOLUMES:
             yield f"volumes[{place}].{kind}", "this kind of volume is not allowed; remove it"
     security = pod.get("securityContext") or {}
-    own_users = pod.get("hostUsers") is False
+    own_users = pod.get("hostUsers") is False  # root inside is nobody outside
     if not own_users:
         yield from _root("securityContext", security)
     for field, container in containers(pod):
@@ -178,16 +184,21 @@ def _restricted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from _root(at, own)
             if "runAsNonRoot" not in own and "runAsNonRoot" not in security:
                 yield f"{at}.runAsNonRoot", "must be true"
-        if own.get("allowPrivilegeEscalation") is not False:
-            yield f"{at}.allowPrivilegeEscalation", "must be false"
         if not (own.get("seccompProfile") or security.get("seccompProfile") or {}).get("type"):
             yield f"{at}.seccompProfile", "must have the type RuntimeDefault or Localhost"
-        capabilities = own.get("capabilities") or {}
-        if "ALL" not in (capabilities.get("drop") or []):
-            yield f"{at}.capabilities.drop", "must include ALL"
-        for place, capability in enumerate(capabilities.get("add") or []):
-            if capability != "NET_BIND_SERVICE" and capability in _BASELINE_CAPABILITIES:
-                yield f"{at}.capabilities.add[{place}]", "only NET_BIND_SERVICE may be added"
+        yield from _escalation(at, own)
+
+
+def _escalation(at: str, security: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Restricted rules of a container alone."""
+    if security.get("allowPrivilegeEscalation") is not False:
+        yield f"{at}.allowPrivilegeEscalation", "must be false"
+    capabilities = security.get("capabilities") or {}
+    if "ALL" not in (capabilities.get("drop") or []):
+        yield f"{at}.capabilities.drop", "must include ALL"
+    for place, capability in enumerate(capabilities.get("add") or []):
+        if capability != "NET_BIND_SERVICE" and capability in _BASELINE_CAPABILITIES:
+            yield f"{at}.capabilities.add[{place}]", "only NET_BIND_SERVICE may be added"
 
 
 def _root(at: str, security: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

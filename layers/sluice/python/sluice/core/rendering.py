@@ -162,7 +162,7 @@ def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run)
     # In front, so that the submitter's own variables may refer to them.
     container["env"] = [*environment(run), *container.get("env", [])]
     mounts = [
-        {"name": _volume_key(volume), "mountPath": volume["mount_path"]}
+        {"name": volume["name"], "mountPath": volume["mount_path"]}
         | ({"readOnly": True} if volume.get("read_only") else {})
         for volume in volumes
     ]
@@ -194,15 +194,11 @@ def environment(run: Run) -> list[dict[str, str]]:
     ]
 
 
-def _volume_key(volume: S3Volume) -> str:
-    return f"sluice-{volume['name']}"
-
-
 def _pod_volume(volume: S3Volume, run: Run) -> dict[str, Any]:
     claim: dict[str, Any] = {"claimName": volume_name(run.id, volume["name"])}
     if volume.get("read_only"):
         claim["readOnly"] = True
-    return {"name": _volume_key(volume), "persistentVolumeClaim": claim}
+    return {"name": volume["name"], "persistentVolumeClaim": claim}
 
 
 def _volumes(run: Run) -> list[dict[str, Any]]:

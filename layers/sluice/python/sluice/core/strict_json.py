@@ -17,28 +17,28 @@ _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 
 
-class InvalidJson(ValueError):
+class JsonError(ValueError):
     """A text that is not one strict JSON value; the message says what to change."""
 
 
 def parse(text: str | bytes) -> Any:
     """The value of a strict JSON text in UTF-8.
 
-    Raises InvalidJson for anything else: other encodings, duplicate keys, numbers that are not
+    Raises JsonError for anything else: other encodings, duplicate keys, numbers that are not
     finite or have more than 38 digits, nesting above 64, NUL characters, more than 1 MiB.
     """
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(raw) > MAX_BYTES:
-        raise InvalidJson(
+        raise JsonError(
             f"{len(raw)} bytes are more than {MAX_BYTES}; store the document in S3 and send"
             ' {"manifestRef": "s3://BUCKET/KEY", "sha256": "…"}'
         )
     try:
         decoded = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidJson(f"not UTF-8 at byte {error.start}; send UTF-8") from None
+        raise JsonError(f"not UTF-8 at byte {error.start}; send UTF-8") from None
     if (depth := _depth(decoded)) > MAX_DEPTH:
-        raise InvalidJson(f"nested {depth} deep, more than {MAX_DEPTH}; flatten the document")
+        raise JsonError(f"nested {depth} deep, more than {MAX_DEPTH}; flatten the document")
     try:
         value = json.loads(
             decoded,
@@ -49,7 +49,7 @@ def parse(text: str | bytes) -> Any:
         )
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        raise InvalidJson(f"not JSON: {error.msg} at {where}; send one JSON object") from None
+        raise JsonError(f"not JSON: {error.msg} at {where}; send one JSON object") from None
     _no_odd_characters(value)
     return value
 
@@ -65,24 +65,24 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InvalidJson(f"the key {twice!r} appears twice in one object; keep one")
+        raise JsonError(f"the key {twice!r} appears twice in one object; keep one")
     return found
 
 
 def _refused_constant(name: str) -> Any:
-    raise InvalidJson(f"{name} is not a JSON number; write a finite one")
+    raise JsonError(f"{name} is not a JSON number; write a finite one")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise InvalidJson(f"the number {text[:40]} is not finite; write a smaller one")
+        raise JsonError(f"the number {text[:40]} is not finite; write a smaller one")
     return number
 
 
 def _short(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
-        raise InvalidJson(f"the number {text[:12]}… has more than {MAX_DIGITS} digits")
+        raise JsonError(f"the number {text[:12]}… has more than {MAX_DIGITS} digits")
     return int(text)
 
 
@@ -91,11 +91,11 @@ def _no_odd_characters(value: Any) -> None:
     match value:
         case str():
             if "\0" in value:
-                raise InvalidJson("a text contains the NUL character; remove it")
+                raise JsonError("a text contains the NUL character; remove it")
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise InvalidJson("a text contains half a surrogate pair; remove it") from None
+                raise JsonError("a text contains half a surrogate pair; remove it") from None
         case dict():
             for key, item in value.items():
                 _no_odd_characters(key)

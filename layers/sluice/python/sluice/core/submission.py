@@ -11,7 +11,8 @@ from sluice.core import short_form, vetting
 from sluice.core.document import Flaw
 from sluice.core.documents import API_VERSION, Document, Malformed, valid_key
 from sluice.core.identity import canonical_json, digest, workload_id
-from sluice.core.requests import PodSet, pod_sets
+from sluice.core.pod_security import containers
+from sluice.core.requests import PodSet, jobs, pod_sets
 from sluice.core.reserved_names import (
     PRIORITY_LABELS,
     QUEUE_LABELS,
@@ -42,13 +43,15 @@ class Accepted:
     """A workload to queue; its fields are those of the Workload record.
 
     `queue` is `namespace/localQueue`, still to be looked up, and so is `priority_class` (None:
-    the queue's default). `manifest` is the canonical JSON of the document as submitted.
+    the queue's default). `kind` is what runs it, Job or JobSet. `manifest` is the canonical JSON
+    of the document as submitted.
     """
 
     id: str
     name: str
     namespace: str
     queue: str
+    kind: str
     tenant: str
     digest: str
     priority_class: str | None
@@ -95,7 +98,7 @@ def submission(
     nobody can take the ids of others.
     """
     if isinstance(document, Malformed):
-        return _rejected({}, document.flaws, tenant, key, now_ms)
+        return _rejected({}, document.flaws, tenant, document.key(key), now_ms)
     body, flaws = document.body, list[Flaw]()
     namespace = _namespace(body, tenant, flaws)
     declared = document.declared_key()
@@ -109,6 +112,7 @@ def submission(
         if not found:
             sets = pod_sets(vetting.without_nulls(reading.job), found, reading.path)
             found += _too_much(sets, tenant, reading.path)
+            found += _collisions(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
         _queue(reading.queue, namespace, _queue_path(body), flaws)
     if flaws or reading is None:
@@ -119,6 +123,7 @@ def submission(
         name=name or f"{_generated(body)}{identifier[:5]}",
         namespace=namespace,
         queue=f"{namespace}/{reading.queue.rpartition('/')[2]}",
+        kind=reading.job["kind"],
         tenant=tenant.name,
         digest=digest(body),
         priority_class=reading.priority_class,
@@ -309,6 +314,26 @@ def _too_much(sets: Iterable[PodSet], tenant: Tenant, path: str) -> list[Flaw]:
         for have, most, what in asked
         if have > most
     ]
+
+
+def _collisions(reading: _Reading) -> list[Flaw]:
+    """The Workload's volumes that clash with what its own verbatim Job has."""
+    found: list[Flaw] = []
+    for _, _, job, _ in jobs(vetting.without_nulls(reading.job)):
+        pod = job["template"]["spec"]
+        names = {volume.get("name") for volume in pod.get("volumes") or []}
+        mounts = {
+            mount.get("mountPath")
+            for _, container in containers(pod)
+            for mount in container.get("volumeMounts") or []
+        }
+        for place, volume in enumerate(reading.options.get("volumes", [])):
+            at = f"spec.volumes[{place}]"
+            if volume["name"] in names:
+                found.append(Flaw("", f"{at}.name", "is a volume of the Job already; rename one"))
+            if volume["mount_path"] in mounts:
+                found.append(Flaw("", f"{at}.mountPath", "the Job mounts another volume there"))
+    return found
 
 
 def _at_origin(flaw: Flaw, reading: _Reading) -> Flaw:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from sluice.core.spec_fields import amount
 from sluice.core.tenants import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from sluice.core.tenants import Tenant
 
@@ -28,9 +29,11 @@ _MAX_LIST: Final = 10_000
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _SHORT_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
+# No `|`, which separates flavor and resource in ledgers.
+_RESOURCE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?", re.ASCII)
 _CREDENTIAL: Final = re.compile(
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----|\bgh[pousr]_[A-Za-z0-9]{36}\b"
-    r"|\bxox[abprs]-[A-Za-z0-9-]{20,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"|\bgh[pousr]_[A-Za-z0-9]{36}\b|\bxox[abprs]-[A-Za-z0-9-]{20,}",
     re.ASCII,
 )
 _SCALARS: Final[dict[str, tuple[type, ...]]] = {
@@ -96,27 +99,40 @@ class _Vetting:
         if shape in FIELDS:
             self.struct(value, shape, path)
         elif shape.startswith("["):
-            if not isinstance(value, list):
-                return self.misfit(path, "must be a list")
-            if len(value) > _MAX_LIST:
-                return self.misfit(path, f"has {len(value)} entries; the most is {_MAX_LIST}")
-            for place, item in enumerate(value):
-                self._shape(item, shape[1:-1], f"{path}[{place}]")
+            self._list(value, shape[1:-1], path)
         elif shape.startswith("{"):
-            if not isinstance(value, dict):
-                return self.misfit(path, "must be a map")
-            for key, item in value.items():
-                self._shape(item, shape[1:-1], f"{path}.{key}"[:500])
+            self._map(value, shape[1:-1], path)
         elif shape == "quantity":
-            try:
-                amount(path.rpartition(".")[2], value)
-            except ValueError as error:
-                self.misfit(path, str(error))
+            self._quantity(value, path)
         elif shape != "any":
             wrong_flag = isinstance(value, bool) and shape != "bool"
             if wrong_flag or not isinstance(value, _SCALARS[shape]):
                 self.misfit(path, f"must be {_WORDS[shape]}")
+
+    def _list(self, value: Any, shape: str, path: str) -> None:
+        if not isinstance(value, list):
+            return self.misfit(path, "must be a list")
+        if len(value) > _MAX_LIST:
+            return self.misfit(path, f"has {len(value)} entries; the most is {_MAX_LIST}")
+        for place, item in enumerate(value):
+            self._shape(item, shape, f"{path}[{place}]")
         return None
+
+    def _map(self, value: Any, shape: str, path: str) -> None:
+        if not isinstance(value, dict):
+            return self.misfit(path, "must be a map")
+        for key, item in value.items():
+            self._shape(item, shape, f"{path}.{key}"[:500])
+        return None
+
+    def _quantity(self, value: Any, path: str) -> None:
+        try:
+            amount(path.rpartition(".")[2], value)
+        except ValueError as error:
+            self.misfit(path, str(error))
+
+
+Rule = Callable[[Any, str, _Vetting], str | None]
 
 
 def vet(manifest: Mapping[str, Any], tenant: Tenant, path: str = "") -> list[Flaw]:
@@ -215,10 +231,7 @@ def _container(container: Mapping[str, Any], path: str, names: set[str], run: _V
         run.wrong(f"{path}.volumeMounts", "two mounts share a mountPath; give each its own")
 
 
-Rule = "Callable[[Any, str, _Vetting], str | None]"
-
-
-def _between(least: int, most: int) -> Callable[[Any, str, _Vetting], str | None]:
+def _between(least: int, most: int) -> Rule:
     def rule(value: int, _path: str, _run: _Vetting) -> str | None:
         if least <= value <= most:
             return None
@@ -227,23 +240,21 @@ def _between(least: int, most: int) -> Callable[[Any, str, _Vetting], str | None
     return rule
 
 
-def _one_of(*choices: str) -> Callable[[Any, str, _Vetting], str | None]:
+def _one_of(*choices: str) -> Rule:
     def rule(value: str, _path: str, _run: _Vetting) -> str | None:
         return None if value in choices else f"{value[:40]!r} is not one of {', '.join(choices)}"
 
     return rule
 
 
-def _pattern(pattern: re.Pattern[str], words: str) -> Callable[[Any, str, _Vetting], str | None]:
+def _pattern(pattern: re.Pattern[str], words: str) -> Rule:
     def rule(value: str, _path: str, _run: _Vetting) -> str | None:
         return None if pattern.fullmatch(value) else f"{value[:40]!r} is not valid; use {words}"
 
     return rule
 
 
-def _registered(
-    what: str, grant: str, key: str = "name"
-) -> Callable[[Any, str, _Vetting], str | None]:
+def _registered(what: str, grant: str, key: str = "name") -> Rule:
     def rule(value: Mapping[str, Any], _path: str, run: _Vetting) -> str | None:
         name = str(value.get(key) or "")
         granted: tuple[str, ...] = getattr(run.tenant, grant)
@@ -281,7 +292,7 @@ def _image(value: str, _path: str, run: _Vetting) -> str | None:
     return images.refusal(value, tenant.images, require_digest=tenant.require_digest)
 
 
-def _list_of(least: int, most: int, what: str) -> Callable[[Any, str, _Vetting], str | None]:
+def _list_of(least: int, most: int, what: str) -> Rule:
     def rule(value: list[Any], _path: str, _run: _Vetting) -> str | None:
         return None if least <= len(value) <= most else f"must have {least} to {most} {what}"
 
@@ -311,13 +322,8 @@ def _linux(value: Mapping[str, Any], _path: str, _run: _Vetting) -> str | None:
 def _resources(value: Mapping[str, Any], path: str, run: _Vetting) -> None:
     for kind in ("requests", "limits"):
         for resource in value.get(kind) or {}:
-            if annotation_key_is_odd(resource):
+            if _RESOURCE.fullmatch(resource) is None:
                 run.wrong(f"{path}.{kind}.{resource[:300]}", "is not the name of a resource")
-
-
-def annotation_key_is_odd(resource: str) -> bool:
-    """Whether a text cannot name a resource; `|` separates resources from flavors in ledgers."""
-    return re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?", resource) is None
 
 
 def _pull_secrets(value: list[Mapping[str, Any]], path: str, run: _Vetting) -> None:
@@ -338,7 +344,7 @@ _SECRET = _registered("Secret", "secrets")
 _CONFIG_MAP = _registered("ConfigMap", "config_maps")
 
 # One rule for each `bounded` field: a message, or None; a rule may also report deeper paths.
-RULES: Final[dict[str, Callable[[Any, str, _Vetting], str | None]]] = {
+RULES: Final[dict[str, Rule]] = {
     "ObjectMeta.annotations": _annotations,
     "ObjectMeta.labels": _labels,
     "ObjectMeta.name": _OBJECT_NAME,
