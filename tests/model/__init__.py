@@ -1,0 +1,1 @@
+"""Exhaustive model of the admission, dispatch, migration and release protocol."""
