@@ -63,6 +63,8 @@ def settings_of(arguments: list[str]) -> Settings:
 
 
 async def run(settings: Settings) -> None:
+    # The kernel sends SIGIO when a pod waits for a file that is just being copied for S3.
+    signal.signal(signal.SIGIO, lambda *_: None)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

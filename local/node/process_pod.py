@@ -16,11 +16,13 @@ from local.node.folders import PodFolder, PodRecord
 from local.node.paths import rewrite, volume_variable
 from local.node.pod_run import PodRun
 from local.node.processes import Launch, Process, StartFailedError
+from local.node.s3_volume import S3Folder, S3Mount, SyncError, UnsupportedVolumeError, mount_of
 from local.node.site import Site
 from local.node.state import Container, PodState
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2
+UPLOAD_SECONDS = 0.5
 MESSAGE_BYTES = 4096
 LOG_TAIL_BYTES = 2048
 START_ERROR = 128  # the exit code that a container runtime gives what it could not execute
@@ -44,6 +46,9 @@ class ProcessPod(PodRun):
         self.node = node
         self.folder = PodFolder(record.root if record else site.pods / self.state.uid)
         self.processes: dict[str, Process] = {}
+        self.buckets: list[S3Folder] = []
+        self._quiet = asyncio.Event()  # no container runs any more
+        self._uploader: asyncio.Task[None] | None = None
         self._endings: set[asyncio.Task[None]] = set()
         for course in self.state.init + self.state.containers:
             if course.running:  # it was, before the node program ended and took it along
@@ -65,6 +70,33 @@ class ProcessPod(PodRun):
                 return
         self.state.phase = "Running"
         await asyncio.gather(*(self._see_through(container) for container in spec["containers"]))
+
+    async def clean(self) -> None:
+        """The last uploads; if a result does not arrive the pod has failed, whatever its code."""
+        if self._uploader:
+            self._quiet.set()
+            await self._uploader
+        for bucket in self.buckets:
+            try:
+                await self.site.work(bucket.finish)
+            except SyncError as error:
+                self.fail("S3VolumeError", str(error))
+                await self.site.warn(self.pod, "S3VolumeError", str(error))
+
+    async def _upload(self) -> None:
+        """Uploads closed files while the pod runs; a failure is retried, at last by `clean`."""
+        warned = ""
+        while not self._quiet.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._quiet.wait(), UPLOAD_SECONDS)
+                return
+            for bucket in self.buckets:
+                try:
+                    await self.site.work(bucket.upload_closed)
+                except SyncError as error:
+                    if warned != str(error):
+                        warned = str(error)
+                        await self.site.warn(self.pod, "S3VolumeError", warned)
 
     async def _refuse(self, message: str) -> None:
         self.fail(support.REASON, message)
@@ -94,7 +126,10 @@ class ProcessPod(PodRun):
             try:
                 for volume in self.pod["spec"].get("volumes", []):
                     await self._fill(volume)
-            except (environment.ConfigMissingError, ApiError) as error:
+            except UnsupportedVolumeError as error:
+                await self._refuse(support.refusal_message([str(error)]))
+                return False
+            except (SyncError, environment.ConfigMissingError, ApiError) as error:
                 if str(error) != warned:
                     warned = str(error)
                     await self.site.warn(self.pod, "FailedMount", warned)
@@ -102,12 +137,47 @@ class ProcessPod(PodRun):
                 if await self.pause(RETRY_SECONDS):
                     return False
             else:
+                if self.buckets:
+                    self._uploader = asyncio.create_task(self._upload())
                 return not self.stopping.is_set()
 
     async def _fill(self, volume: dict[str, Any]) -> None:
         folder = self.folder.volume(volume["name"])
+        if "persistentVolumeClaim" in volume:
+            await self._mount_bucket(volume, folder)
+            return
         fill = volumes.fill
         await self.site.work(fill, self.site.api, self.pod, volume, folder, self.node.allocatable)
+
+    async def _mount_bucket(self, volume: dict[str, Any], folder: Path) -> None:
+        if any(bucket.folder == folder for bucket in self.buckets):
+            return  # in an earlier attempt, before another volume had to wait
+        mount = await self.site.call(self._s3_mount, volume)
+        client = await self.site.work(self.site.buckets.client, mount.region)
+        bucket = S3Folder(client, mount, folder, self.folder.root / "staging")
+        await self.site.work(bucket.download)
+        self.buckets.append(bucket)
+
+    def _s3_mount(self, volume: dict[str, Any]) -> S3Mount:
+        claim_name = volume["persistentVolumeClaim"]["claimName"]
+        namespace = self.pod["metadata"]["namespace"]
+        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim_name}"
+        claim = self.site.api.get(path)
+        if claim.get("status", {}).get("phase") != "Bound":
+            raise environment.ConfigMissingError(f"claim {claim_name!r} is not bound yet")
+        name = claim["spec"]["volumeName"]
+        mounts = [
+            mount
+            for kind in ("initContainers", "containers")
+            for container in self.pod["spec"].get(kind, [])
+            for mount in container.get("volumeMounts", [])
+            if mount["name"] == volume["name"]
+        ]
+        read_only = volume["persistentVolumeClaim"].get("readOnly", False) or (
+            bool(mounts) and all(mount.get("readOnly", False) for mount in mounts)
+        )
+        found = self.site.api.get(f"/api/v1/persistentvolumes/{name}")
+        return mount_of(found, read_only=read_only)
 
     def _wait(self, reason: str, message: str) -> None:
         for course in self.state.init + self.state.containers:

@@ -103,7 +103,7 @@ class Processes:
     async def restore(
         self, argv: Sequence[str], *, pidfile: Path, log: Path, root: Path
     ) -> Process:
-        """Runs CRIU and takes the tree that it restores for the container. Raises StartFailedError."""
+        """Runs CRIU; the tree it restores is the container. Raises StartFailedError."""
         command = {
             "op": "restore",
             "argv": list(argv),

@@ -25,6 +25,7 @@ from local.node.metadata_service import MetadataService
 from local.node.pod_run import PodRun
 from local.node.process_pod import ProcessPod, Surroundings
 from local.node.processes import Processes
+from local.node.s3_volume import Buckets
 from local.node.simulated_pod import SimulatedPod
 from local.node.site import Site, install_interpreter
 from local.node.web import port_of, serve
@@ -78,6 +79,7 @@ class NodeProgram:
             processes=Processes(settings.state),
             calls=ThreadPoolExecutor(CALL_THREADS, "api"),
             files=ThreadPoolExecutor(FILE_THREADS, "files"),
+            buckets=Buckets(settings.aws, settings.region),
             state=settings.state,
         )
         self.instances = Instances(settings.ec2, settings.region, settings.cluster_name)

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from local.node.api import ApiError, KubernetesApi
 from local.node.processes import Processes
+from local.node.s3_volume import Buckets
 from local.node.state import timestamp
 
 P = ParamSpec("P")
@@ -26,6 +27,7 @@ class Site:
     processes: Processes
     calls: ThreadPoolExecutor  # requests to the API server
     files: ThreadPoolExecutor  # disk and S3, so that slow transfers never delay a status
+    buckets: Buckets
     state: Path
 
     @property
