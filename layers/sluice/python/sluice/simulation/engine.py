@@ -54,6 +54,7 @@ class _Root:
     arrivals: list[Workload] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     workloads: int = 0
+    waiting: int = 0
     committing: bool = False
     passes: int = 0
     passes_at_once: int = 0
@@ -163,10 +164,21 @@ class Simulation:
         self._ready = dict(self._roots)
 
     def _next_ms(self) -> int | None:
+        while self._events and self._is_stale(self._events[0][3]):
+            heappop(self._events)
         times = [self._events[0][0]] if self._events else []
         if self._to_come:
             times.append(self._to_come[-1].arrives_ms)
         return min(times, default=None)
+
+    def _is_stale(self, event: _Event) -> bool:
+        """Whether nobody is waiting for this any more."""
+        if isinstance(event, _Run):
+            return self._runs.get(event.job.workload.id) is not event  # it was evicted before
+        if isinstance(event, _Root) and not event.waiting:
+            event.wakes_at_ms = None
+            return True
+        return False
 
     def _happen(self, now_ms: int) -> None:
         """All finishes, commits and arrivals of one instant."""
@@ -189,6 +201,7 @@ class Simulation:
     def _queue(self, workload: Workload) -> None:
         root = self._root_of[workload.cluster_queue]
         root.arrivals.append(workload)
+        root.waiting += 1
         self._waiting[workload.id] = None
         self._call(root)
 
@@ -246,7 +259,8 @@ class Simulation:
         root.committing = False
         for admission in plan.admissions:
             job = self._jobs[admission.workload]
-            self._waiting.pop(admission.workload, None)
+            del self._waiting[admission.workload]
+            root.waiting -= 1
             self._outcome.waits_ms.setdefault(admission.workload, now_ms - job.arrives_ms)
             self._outcome.admitted.append(Admitted(job, admission.assignment, now_ms))
             self._start(job, admission.assignment, now_ms)
@@ -288,8 +302,8 @@ class Simulation:
             self._in_use[resource] -= amount
 
     def _finish(self, run: _Run, now_ms: int) -> None:
-        if self._runs.get(run.job.workload.id) is not run:
-            return  # it was evicted before
+        if self._is_stale(run):
+            return
         del self._runs[run.job.workload.id]
         self._stop(run)
         self._work(run, now_ms)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from sluice.core.document import Fields
 
+# A workload that was just placed is not evicted again: node start-up alone costs this much.
+DEFAULT_MIN_RUN_MS: Final = 60_000
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})  # shared by a million workloads
 
 
@@ -44,7 +46,8 @@ class Load:
     """Equal cohorts of equal ClusterQueues, each of which gets every class.
 
     Names are `<load>-<cohort>`, `<load>-<cohort>-<queue>` and
-    `<load>-<cohort>-<queue>-<class>-<number>`, all counted from 1.
+    `<load>-<cohort>-<queue>-<class>-<number>`, all counted from 1. `min_run_ms` protects each
+    workload from preemption for that long after its admission; 0 is Kueue's rule.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Load:
     classes: tuple[LoadClass, ...]
     preemption: Preemption = field(default_factory=Preemption)
     queueing_strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    min_run_ms: int = DEFAULT_MIN_RUN_MS
 
     def cluster_queues(self) -> Iterator[ClusterQueue]:
         group = ResourceGroup(tuple(self.quotas), (FlavorQuotas(self.flavor, self.quotas),))
@@ -78,6 +82,7 @@ class Load:
                     cluster_queue=queue.name,
                     pod_sets=(PodSet("main", 1, one.requests, node_selector=_NOTHING),),
                     priority=one.priority,
+                    min_run_ms=self.min_run_ms,
                     cost_microusd_per_hour=_NOTHING,
                     checks=_NOTHING,
                 )
@@ -118,6 +123,7 @@ def read_load(name: str, spec: Fields) -> Load:
         queueing_strategy=queue.choice(
             "queueingStrategy", QueueingStrategy, QueueingStrategy.BEST_EFFORT_FIFO
         ),
+        min_run_ms=spec.duration("minRunTime", DEFAULT_MIN_RUN_MS) or 0,
         classes=tuple(_read_class(one) for one in spec.maps("classes", required=True)),
     )
     queue.close()

@@ -1,0 +1,151 @@
+"""Who is looked at first, who blocks whom, and what is held back for whom."""
+
+from tests.simulation.builders import cohort, preemption, queue, running, simulate, waiting
+
+STRICT = {"queueingStrategy": "StrictFIFO"}
+
+
+def test_higher_priority_goes_before_older_work_of_one_queue() -> None:
+    result = simulate(
+        queue("a", cpu=1), waiting("old", "a", 0, cpu=1), waiting("vip", "a", 5, at=9, cpu=1)
+    )
+
+    assert result.order == ["vip"]
+
+
+def test_equal_priority_is_served_in_order_of_creation() -> None:
+    result = simulate(
+        queue("a", cpu=1), waiting("second", "a", at=5, cpu=1), waiting("first", "a", at=1, cpu=1)
+    )
+
+    assert result.order == ["first"]
+
+
+def test_the_order_of_listing_breaks_ties() -> None:
+    result = simulate(queue("a", cpu=1), waiting("z", "a", cpu=1), waiting("b", "a", cpu=1))
+
+    assert result.order == ["z"]
+
+
+def test_best_effort_lets_smaller_work_pass_a_head_that_does_not_fit() -> None:
+    result = simulate(
+        queue("a", cpu=2), waiting("big", "a", cpu=3), waiting("small", "a", at=1, cpu=2)
+    )
+
+    assert result.order == ["small"]
+
+
+def test_strict_fifo_is_blocked_by_its_head() -> None:
+    result = simulate(
+        queue("a", cpu=2, spec=STRICT),
+        running("r", "a", cpu=1),
+        waiting("big", "a", cpu=2),
+        waiting("small", "a", at=1, cpu=1),
+    )
+
+    assert result.order == []
+    assert result.pending == {"big", "small"}
+
+
+def test_strict_fifo_goes_on_behind_a_head_that_was_admitted() -> None:
+    result = simulate(
+        queue("a", cpu=3, spec=STRICT),
+        waiting("one", "a", cpu=1),
+        waiting("two", "a", at=1, cpu=2),
+        waiting("three", "a", at=2, cpu=1),
+        passes=None,
+    )
+
+    assert result.order == ["one", "two"]
+    assert result.pending == {"three"}
+
+
+def test_work_within_nominal_quota_goes_before_work_that_borrows() -> None:
+    # 10 in all: b's older workload would borrow 5; a's fits its nominal quota and goes first.
+    result = simulate(
+        queue("a", "team", cpu=5),
+        queue("b", "team", cpu=5),
+        waiting("borrows", "b", 9, cpu=10),
+        waiting("own", "a", 0, at=9, cpu=5),
+    )
+
+    assert result.order == ["own"]
+
+
+def test_among_borrowers_priority_decides_then_age() -> None:
+    parts = [cohort("team", cpu=5), queue("a", "team", cpu=0), queue("b", "team", cpu=0)]
+
+    by_priority = simulate(
+        *parts, waiting("old", "a", 0, cpu=5), waiting("vip", "b", 1, at=9, cpu=5)
+    )
+    by_age = simulate(
+        *parts, waiting("young", "a", 0, at=9, cpu=5), waiting("old", "b", 0, cpu=5)
+    )
+
+    assert by_priority.order == ["vip"]
+    assert by_age.order == ["old"]
+
+
+def test_less_distant_borrowing_goes_first_in_a_tree() -> None:
+    # near fits into the quota of its own cohort, far has to reach up to the root.
+    result = simulate(
+        cohort("root", cpu=5),
+        cohort("left", "root", cpu=5),
+        queue("near", "left", cpu=0),
+        queue("far", "root", cpu=0),
+        waiting("far-10", "far", 9, cpu=10),
+        waiting("near-5", "near", 0, at=9, cpu=5),
+    )
+
+    assert result.order == ["near-5"]
+
+
+def test_what_a_head_without_victims_holds_back_is_its_unused_nominal_quota() -> None:
+    # a (nominal 6, runs 2) waits for 5 without victims: 4 of the 7 free are held, b may take 3.
+    parts = [
+        queue("a", "team", cpu=6, spec=preemption("LowerPriority")),
+        queue("b", "team", cpu=3),
+        running("r", "a", 9, cpu=2),
+        running("s", "b", 9, cpu=3),
+        waiting("five", "a", 0, cpu=5),
+    ]
+
+    result = simulate(*parts, waiting("one", "b", at=9, cpu=1))
+
+    assert result.order == []
+    assert result.pending == {"five", "one"}
+
+
+def test_nothing_is_held_back_where_reclaim_is_certain() -> None:
+    result = simulate(
+        queue("a", "team", cpu=6, spec=preemption("LowerPriority", "Any")),
+        queue("b", "team", cpu=3),
+        running("r", "a", 9, cpu=2),
+        running("s", "b", 9, cpu=3),
+        waiting("five", "a", 0, cpu=5),
+        waiting("one", "b", at=9, cpu=1),
+    )
+
+    assert result.order == ["one"]
+
+
+def test_held_queues_admit_nothing_and_keep_what_runs() -> None:
+    result = simulate(
+        queue("a", cpu=5, spec={"stopPolicy": "Hold"}),
+        running("r", "a", cpu=1),
+        waiting("w", "a", cpu=1),
+    )
+
+    assert result.reasons == {"w": "HELD:QueueCordoned"}
+    assert result.cpu("usage", "a") == ["1"]
+
+
+def test_drained_queues_evict_what_runs() -> None:
+    result = simulate(
+        queue("a", cpu=5, spec={"stopPolicy": "HoldAndDrain"}),
+        running("r", "a", cpu=1),
+        waiting("w", "a", cpu=1),
+    )
+
+    assert result.cpu("usage", "a") == ["0"]
+    assert result.order == []
