@@ -140,7 +140,6 @@ class Observability(cdk.Stack):
             dimensions_map={"service": function},
             statistic=statistic,
             period=_MINUTE,
-            label=name,
         )
 
     def _dashboard(self, alarms: list[cloudwatch.Alarm]) -> None:
