@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import click
-from local import stack
-from local.errors import LocalError
-from local.settings import Layout, Settings, default_cache, default_state
 
 from cli.errors import CommandError
 from cli.output import Column, hint, output_option, rows
+from local import stack
+from local.errors import LocalError
+from local.settings import Layout, Settings, default_cache, default_state
 
 FOLLOW_SECONDS = 0.2
 P = ParamSpec("P")

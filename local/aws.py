@@ -42,6 +42,7 @@ def ministack(
         health=Health(f"{endpoints.aws}/_ministack/health"),
         environment={
             "GATEWAY_PORT": str(ports["aws"]),
+            "MINISTACK_HOST": "127.0.0.1",  # in queue URLs; `localhost` may mean ::1 first
             "MINISTACK_ACCOUNT_ID": endpoints.account,
             "MINISTACK_REGION": endpoints.region,
             "AUTH": "true",  # functions act as their own roles, under their own policies

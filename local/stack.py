@@ -165,7 +165,8 @@ def let_go(supervisor: subprocess.Popen[str]) -> None:
 
 
 def deploy_stacks(endpoints: Endpoints, progress: Progress) -> None:
-    # Imported here, because it loads boto3 and starting takes long enough.
+    # Imported here, because both load boto3, and starting takes long enough.
+    from local.administrator import give_access  # noqa: PLC0415
     from local.deploy import DeployError, deploy  # noqa: PLC0415
 
     began = time.monotonic()
@@ -173,6 +174,7 @@ def deploy_stacks(endpoints: Endpoints, progress: Progress) -> None:
         deploy(endpoints.document(), progress=progress, namespaces=tenant_namespaces())
     except DeployError as error:
         raise StackError(f"the parts are up, but the deployment failed: {error}") from error
+    give_access(endpoints, Layout(Path(endpoints.state)))
     progress(f"the stacks are deployed ({time.monotonic() - began:.0f} s)")
 
 

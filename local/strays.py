@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def marked(state: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == str(state):
+            of_this_stack = process.environ().get(MARK) == str(state)
+            if process.pid != os.getpid() and of_this_stack and lives(process):
                 found.append(process)
         except psutil.Error:  # gone meanwhile, or another user's
             continue
@@ -34,13 +36,23 @@ def marked(state: Path) -> list[psutil.Process]:
 
 def kill_tree(processes: Iterable[psutil.Process]) -> None:
     """SIGKILL; a process id that was given to another program meanwhile is left alone."""
-    victims = [process for process in processes if process.is_running()]
+    victims = [process for process in processes if lives(process)]
     for process in victims:
         try:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(victims, timeout=PATIENCE_SECONDS)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while any(map(lives, victims)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it still runs; a dead one that nobody has buried yet does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def kill_marked(state: Path) -> int:

@@ -5,8 +5,8 @@
 Two processes share the work. The *guard* only waits; its child, the *supervisor*, holds the
 parts. When the supervisor ends, by whatever cause, the guard kills what it left; when the guard
 ends, the supervisor notices and stops the parts. Both hold the lock of the state folder.
-Stray processes of an earlier life, if both were killed at once, carry `SLUICE_PART_OF` in their
-environment; the next `up` finds them by that.
+If both are killed at once, the kernel kills the parts (on Linux), and what these had started
+carries `SLUICE_PART_OF` in its environment, by which the next `up` finds it.
 
 SIGTERM stops the parts with grace, so that they save what they remember; SIGINT at once.
 
@@ -14,7 +14,9 @@ Standard input comes from `up`: as long as nobody has written "keep", its end me
 killed or interrupted, and the stack stops. Standard output goes there: a line for each event.
 """
 
+import contextlib
 import os
+import queue
 import select
 import signal
 import subprocess
@@ -40,6 +42,7 @@ from local.strays import MARK, adopt_orphans, kill_marked, kill_tree
 READY_SECONDS = 120.0  # a part that is not ready by then will not be
 POLL_SECONDS = 0.05
 WATCH_SECONDS = 0.2
+DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 FALLS = 5  # in a row; a part that keeps falling over is left lying
 STEADY_SECONDS = 10.0  # a part that stood this long did not fall over
 
@@ -69,6 +72,7 @@ class Supervisor:
         self.stopping = threading.Event()
         self.writing = threading.Lock()
         self.began = time.monotonic()
+        self.spawns: queue.Queue[tuple[Running, threading.Event]] = queue.Queue()
 
     # Starting
 
@@ -84,9 +88,10 @@ class Supervisor:
         ]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            while thread.is_alive() and not self.failure and not self.stopping.is_set():
-                thread.join(0.1)
+        while any(thread.is_alive() for thread in threads):
+            if self.failure or self.stopping.is_set():
+                break
+            self.serve_spawns(POLL_SECONDS)
         if self.failure:
             raise StartError(self.failure)
 
@@ -117,12 +122,27 @@ class Supervisor:
         self.await_health(running)
 
     def spawn(self, running: Running) -> None:
+        """Have the part's process started by the main thread, and wait for that."""
+        spawned = threading.Event()
+        self.spawns.put((running, spawned))
+        while not spawned.wait(0.5):
+            if self.stopping.is_set():
+                raise StartError("stopped")
+
+    def serve_spawns(self, seconds: float) -> None:
+        """Start what was asked for: parts die with the thread that started them."""
+        with contextlib.suppress(queue.Empty):
+            running, spawned = self.spawns.get(timeout=seconds)
+            self.spawn_here(running)
+            spawned.set()
+
+    def spawn_here(self, running: Running) -> None:
         part = running.part
         environment = base_environment(self.endpoints) | part.environment
         environment[MARK] = str(self.layout.state)
         with self.layout.log(part.name).open("ab") as log:
             running.process = subprocess.Popen(
-                part.command,
+                [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid()), *part.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -157,7 +177,8 @@ class Supervisor:
 
     def watch(self) -> None:
         """Until told to stop: bring back parts that died and parts that are wanted again."""
-        while not self.stopping.wait(WATCH_SECONDS):
+        while not self.stopping.is_set():
+            self.serve_spawns(WATCH_SECONDS)
             for running in self.parts.values():
                 self.tend(running)
 
@@ -322,10 +343,18 @@ def guard_and_supervise(state: Path) -> int:
         os._exit(run_to_the_end(state, own))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: os.kill(child, number))
-    _, status = os.waitpid(child, 0)
+    status = reap_until(child)
     kill_tree(psutil.Process(own).children(recursive=True))
     kill_marked(state)
     return os.waitstatus_to_exitcode(status)
+
+
+def reap_until(child: int) -> int:
+    """Bury the orphans that come here, until the child itself ends; returns its status."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return status
 
 
 def run_to_the_end(state: Path, guard: int) -> int:

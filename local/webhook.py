@@ -55,8 +55,11 @@ class SignedCall:
     query: str
 
     @classmethod
-    def from_token(cls, token: str, now: datetime) -> "SignedCall":
-        """Raises TokenRefusedError for anything but a call that STS alone can answer."""
+    def from_token(cls, token: str, now: datetime, aws: str) -> "SignedCall":
+        """Raises TokenRefusedError for anything but a call that STS alone can answer.
+
+        STS is where AWS has it, or at `aws`, the address of the embedded one.
+        """
         if not token.startswith(PREFIX):
             raise TokenRefusedError(f"not a token of EKS: it does not start with {PREFIX}")
         encoded = token.removeprefix(PREFIX)
@@ -66,7 +69,9 @@ class SignedCall:
             )
         except (binascii.Error, UnicodeDecodeError, ValueError) as error:
             raise TokenRefusedError("not the base64 of a URL") from error
-        if url.scheme != "https" or not STS_HOST.fullmatch(url.netloc) or url.path != "/":
+        genuine = url.scheme == "https" and STS_HOST.fullmatch(url.netloc)
+        embedded = f"{url.scheme}://{url.netloc}" == aws
+        if not (genuine or embedded) or url.path != "/":
             raise TokenRefusedError("signed for another address than that of STS")
         query = urllib.parse.parse_qs(url.query)
         lower = {key.lower(): values for key, values in query.items()}
@@ -109,7 +114,7 @@ class Webhook:
 
     def review(self, token: str, now: datetime) -> Json:
         """The `status` of a TokenReview. Raises TokenRefusedError."""
-        call = SignedCall.from_token(token, now)
+        call = SignedCall.from_token(token, now, self.aws)
         arn, user_id, account = self.identify(call)
         principal = principal_of(arn)
         for entry in self.describe_entries():
