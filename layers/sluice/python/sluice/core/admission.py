@@ -22,6 +22,7 @@ from sluice.core.backlog import Backlog, Lane, Line
 from sluice.core.explanation import shortfall
 from sluice.core.fairness import Shares, Tournament
 from sluice.core.flavors import (
+    NO_NOMINATION,
     PODS,
     Assigner,
     Fit,
@@ -115,6 +116,7 @@ class _Queue:
     strict: bool
     by_usage: bool
     reclaims_any: bool
+    preempts_while_borrowing: bool
     inactive: tuple[Reason, str] | None
     lines: dict[Hashable, Line] = field(default_factory=dict)
     shapes: dict[Hashable, Shape] = field(default_factory=dict)
@@ -201,6 +203,7 @@ class Scheduler:
         policies |= {local.stop_policy for local in catalog.local_queues.values()}
         self._draining = StopPolicy.HOLD_AND_DRAIN in policies
         self._version = 0
+        self._borrowed: tuple[int, frozenset[int]] = (-1, frozenset())
         self._now_ms = 0
         self._freed = False
         self._changed = True
@@ -231,6 +234,9 @@ class Scheduler:
             backlog=Backlog(rank),
             strict=config.queueing_strategy is QueueingStrategy.STRICT_FIFO,
             by_usage=self._usage is not None and config.usage_based_admission,
+            preempts_while_borrowing=may_preempt_while_borrowing(
+                config, fair_sharing=self._policy.fair_sharing is not None
+            ),
             reclaims_any=config.preemption.reclaim_within_cohort is ReclaimWithinCohort.ANY,
             inactive=inactive,
         )
@@ -417,24 +423,46 @@ class Scheduler:
 
     def _may_fit(self, queue: _Queue, line: Line) -> bool:
         """A quick necessary condition for admission or preemption."""
-        cells, node, tree = line.shape.cells, queue.node, self._tree
-        if cells is None or line.shape.slack or tree.fits(node, cells):
-            return True
+        cells = line.shape.cells
+        return (
+            cells is None
+            or line.shape.slack > 0
+            or self._tree.fits(queue.node, cells)
+            or self._may_preempt(queue, cells, line.priority)
+        )
+
+    def _may_preempt(self, queue: _Queue, cells: Cells, priority: int) -> bool:
+        """A quick necessary condition for finding victims."""
+        node, tree = queue.node, self._tree
         rules = queue.config.preemption
         if rules.within_cluster_queue is not WithinClusterQueue.NEVER:
-            lowest = self._holdings.lowest_priority(node)
-            if lowest is not None and lowest <= line.priority:
-                newer = WithinClusterQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
-                if lowest < line.priority or rules.within_cluster_queue is newer:
-                    return True
+            equal = rules.within_cluster_queue is not WithinClusterQueue.LOWER_PRIORITY
+            exposed, end_ms = self._holdings.exposed(node, priority, self._now_ms, equal=equal)
+            if exposed:
+                return True
+            self._search.note_protection(end_ms)
         if rules.reclaim_within_cohort is ReclaimWithinCohort.NEVER or tree.parent[node] < 0:
             return False
-        if not self._flat or may_preempt_while_borrowing(
-            queue.config, fair_sharing=self._policy.fair_sharing is not None
-        ):
+        if not self._flat or queue.preempts_while_borrowing:
             return True
-        # In a flat tree other queues yield only to one that stays within its own quota.
-        return not any(tree.borrows_with(node, cell, amount) for cell, amount in cells)
+        # In a flat tree borrowing queues yield, and only to one that stays within its own quota.
+        if any(tree.borrows_with(node, cell, amount) for cell, amount in cells):
+            return False
+        borrowed = self._borrowed_cells()
+        return any(cell in borrowed for cell, _ in cells)
+
+    def _borrowed_cells(self) -> frozenset[int]:
+        """Cells in which any queue uses more than its own quota, as of the present version."""
+        version, cells = self._borrowed
+        if version != self._version:
+            tree, nodes = self._tree, self._by_node
+            cells = frozenset(
+                cell
+                for cell in range(len(tree.cells))
+                if any(tree.borrows_with(node, cell, 0) for node in nodes)
+            )
+            self._borrowed = (self._version, cells)
+        return cells
 
     def _serve_longest_waiting(self, current: _Pass) -> list[tuple[int, Cells]]:
         """Looks first at heads that have waited too long, and keeps free what they lack.
@@ -509,7 +537,7 @@ class Scheduler:
             self.remove(workload.id)
             self._expired[workload.id] = workload
             return None
-        if self._capped(queue, workload) is not None:
+        if line.limited and self._capped(queue, workload) is not None:
             self._park(queue, line, current)
             return None
         node, cells = queue.node, line.shape.cells
@@ -537,6 +565,11 @@ class Scheduler:
         self, queue: _Queue, shape: Shape, workload: Workload
     ) -> tuple[Nomination, list[Target]]:
         """Full flavor search with preemption and partial admission."""
+        fixed = shape.cells
+        if fixed is not None and not shape.slack:
+            hopeless = not self._may_preempt(queue, fixed, workload.priority)
+            if hopeless and queue.reclaims_any:
+                return NO_NOMINATION, []
         searched: dict[tuple[Cells, frozenset[int]], list[Target]] = {}
 
         def victims_for(cells: Cells, contested: frozenset[int]) -> list[Target]:
@@ -667,6 +700,9 @@ class Scheduler:
     def _park(self, queue: _Queue, line: Line, current: _Pass) -> None:
         """Sets a refused line aside; a strict queue stops at it instead."""
         current.refused.append(line)
+        if self._search.next_end_ms is not None:
+            heappush(self._protected_until, self._search.next_end_ms)
+            self._search.next_end_ms = None
         if queue.strict:
             current.closed.add(queue.node)
         else:
@@ -787,8 +823,6 @@ class Scheduler:
             if self._usage is not None:
                 used = self._per_resource(held.cells)
                 self._usage.start(local, workload.id, used, held.since_ms, penalty=penalty)
-        if held.protected_until_ms > held.since_ms:
-            heappush(self._protected_until, held.protected_until_ms)
 
     def _uncount(self, held: Held, now_ms: int) -> None:
         workload = held.workload
@@ -824,8 +858,18 @@ class Scheduler:
             if lane is None:
                 lane = queue.backlog.lanes[lane_key] = Lane(lane_key, [])
             line = Line(queue.backlog, lane, shape, workload.priority, workload.local_queue, user)
+            line.limited = self._is_limited(queue, workload)
             queue.lines[key] = line
         return line
+
+    def _is_limited(self, queue: _Queue, workload: Workload) -> bool:
+        """Whether `_capped` can ever say no."""
+        config = queue.config
+        local = self._catalog.local_queues.get(workload.local_queue or "")
+        return (config.max_running, config.max_running_per_user) != (None, None) or (
+            local is not None
+            and (local.max_running is not None or local.stop_policy is not StopPolicy.NONE)
+        )
 
     def _shape(self, queue: _Queue, pod_sets: tuple[PodSet, ...]) -> Shape:
         """Equal pod sets share one shape; the very same object is recognised at once."""

@@ -23,13 +23,17 @@ Position: TypeAlias = tuple[int, int, int, str]
 
 
 class Line:
-    """Equal workloads of one queue; `rank` orders lines, lower first."""
+    """Equal workloads of one queue.
+
+    `limited` says that concurrency caps or a stopped LocalQueue may keep them waiting.
+    """
 
     __slots__ = (
         "_early",
         "_late",
         "_waiting",
         "entry",
+        "limited",
         "lane",
         "local_queue",
         "parked",
@@ -55,6 +59,7 @@ class Line:
         self.local_queue = local_queue
         self.user = user
         self.parked = False
+        self.limited = False
         self.entry: tuple[Position, Line] | None = None
         self._waiting = queue.waiting
         self._early: deque[Item] = deque()

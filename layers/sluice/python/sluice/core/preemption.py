@@ -69,8 +69,24 @@ class Holdings:
         if not same:
             del of_queue[held.workload.priority]
 
-    def lowest_priority(self, node: int) -> int | None:
-        return min(self._by_priority[node], default=None)
+    def exposed(
+        self, node: int, priority: int, now_ms: int, *, equal: bool
+    ) -> tuple[bool, int | None]:
+        """Whether a queue holds anything of lower (or equal) priority that is not protected.
+
+        If not: when the first protection of such a holding ends, or None.
+        """
+        first_end: int | None = None
+        for value, same in self._by_priority[node].items():
+            if value > priority or (value == priority and not equal):
+                continue
+            for held in same.values():  # the longest running first, so this is short
+                end = held.protected_until_ms
+                if end <= now_ms:
+                    return True, None
+                if first_end is None or end < first_end:
+                    first_end = end
+        return False, first_end
 
     def up_to(self, node: int, priority: int | None) -> Iterator[Held]:
         """Holdings of a queue with at most this priority (None: all)."""
@@ -126,12 +142,19 @@ class VictimSearch:
             local_queue_usage if policy.admission_fair_sharing is not None else None
         )
         self._weigh_lost_work = policy.prefer_least_lost_work
+        # When the first protection ends that kept a search from a candidate; the caller resets it.
+        self.next_end_ms: int | None = None
 
     def find(self, preemptor: Preemptor, now_ms: int) -> list[Target]:
         """A locally minimal set of victims that makes the preemptor fit; empty if there is none."""
         if self._fair_sharing is not None:
             return self._fair(preemptor, self._fair_sharing.preemption_strategies, now_ms)
         return self._classical(preemptor, now_ms)
+
+    def note_protection(self, end_ms: int | None) -> None:
+        """Remembers when a protection ends that stood in the way."""
+        if end_ms is not None and (self.next_end_ms is None or end_ms < self.next_end_ms):
+            self.next_end_ms = end_ms
 
     # Candidates
 
@@ -154,12 +177,12 @@ class VictimSearch:
         for held in self._holdings.up_to(node, most):
             if equal and most == held.workload.priority and held.workload.queued_at_ms <= queued:
                 continue
-            if (
-                held.workload.preemptible
-                and held.protected_until_ms <= now_ms
-                and held.uses(preemptor.contested)
-            ):
-                yield held
+            if not held.workload.preemptible or not held.uses(preemptor.contested):
+                continue
+            if held.protected_until_ms > now_ms:
+                self.note_protection(held.protected_until_ms)
+                continue
+            yield held
 
     def _sorted(self, found: list[Candidate], preemptor: Preemptor, now_ms: int) -> list[Candidate]:
         key = self._key([each.target.held for each in found], preemptor, now_ms)
@@ -170,7 +193,7 @@ class VictimSearch:
     ) -> Callable[[Held], SortKey]:
         """Other queues before the own, busier LocalQueue, lower priority, less lost work, newer.
 
-        Without any checkpoint the newest loses least, as in Kueue; with one, the work itself counts.
+        Without any checkpoint the newest loses least, as in Kueue; with one, work itself counts.
         """
         usage = self._local_queue_usage
         if not preemptor.queue.usage_based_admission or len({held.node for held in found}) > 1:

@@ -160,15 +160,17 @@ class QuotaTree:
             limit = limits[at]
             if limit is not None:
                 stored = subtree[at] - kept - (used - kept if used > kept else 0) + limit
-                if stored < left:
-                    left = stored
+                left = min(left, stored)
             if kept > used:
                 left += kept - used
         return left
 
     def fits(self, node: int, cells: Cells) -> bool:
         """Whether the node may use all of these amounts at once."""
-        return all(amount <= self.available(node, cell) for cell, amount in cells)
+        for cell, amount in cells:  # noqa: SIM110, the hottest question: no generator
+            if amount > self.available(node, cell):
+                return False
+        return True
 
     def add(self, node: int, cells: Cells) -> None:
         """Counts usage at a node and, beyond unlent quota, at its ancestors."""
@@ -193,8 +195,7 @@ class QuotaTree:
                 usage[at] -= amount
                 if stored <= 0:
                     break
-                if stored < amount:
-                    amount = stored  # noqa: PLW2901, only this much had moved up
+                amount = min(amount, stored)  # noqa: PLW2901, only this much had moved up
 
     def declares(self, node: int, cell: int) -> bool:
         """Whether the node itself has quota for the cell, be it 0."""
@@ -210,11 +211,15 @@ class QuotaTree:
 
     def within_nominal(self, node: int, cells: Iterable[int]) -> bool:
         """Whether the node uses at most its subtree quota in each of the cells."""
-        return all(self.usage[cell][node] <= self.subtree[cell][node] for cell in cells)
+        for cell in cells:  # noqa: SIM110, asked of every queue of a cohort: no generator
+            if self.usage[cell][node] > self.subtree[cell][node]:
+                return False
+        return True
 
     def borrowing_level(self, node: int, cell: int, amount: int) -> tuple[int, bool]:
-        """Height of the smallest subtree whose quota holds the amount, and whether it is not
-        yet the whole tree; without such a subtree the height of the tree.
+        """Height of the smallest subtree whose quota holds the amount, and whether it has a parent.
+
+        Without such a subtree: the height of the whole tree, and False.
         """
         usage, subtree, local = self.usage[cell], self.subtree[cell], self.local[cell]
         has_parent = self.parent[node] >= 0
