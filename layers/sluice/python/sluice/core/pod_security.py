@@ -191,6 +191,8 @@ def _restricted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _escalation(at: str, security: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Restricted rules of a container alone."""
+    if security.get("procMount", "Default") != "Default":
+        yield f"{at}.procMount", "must be Default; remove it"
     if security.get("allowPrivilegeEscalation") is not False:
         yield f"{at}.allowPrivilegeEscalation", "must be false"
     capabilities = security.get("capabilities") or {}

@@ -44,7 +44,7 @@ class Compiled:
 def compile_job(spec: SpecFields) -> Compiled:
     """The Job of a Workload's short fields; flaws go to the reader's list."""
     container: dict[str, Any] = {"name": CONTAINER, "image": spec.text("image", required=True)}
-    origins = {"image": "spec.image"}
+    origins = {key: f"spec.{key}" for key in ("image", "command", "args", "workingDir")}
     for key in ("command", "args"):
         if spec.has(key):
             container[key] = list(spec.texts(key))

@@ -10,6 +10,7 @@ from sluice.core.quantity import parse_decimal, parse_quantity
 
 # Longer texts and exponents would make exact arithmetic slow before a cap could refuse them.
 _AMOUNT: Final = re.compile(r"[0-9.]{1,30}([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
+_MOST: Final = 100
 
 
 def amount(resource: str, value: Any) -> int:
@@ -38,12 +39,16 @@ class SpecFields(Fields):
         return SpecFields(self._take(key, required), self.document, self._flaws, self._at(key))
 
     def specs(self, key: str) -> list[SpecFields]:
-        """The maps of a list."""
+        """The maps of a list; what is too many is a flaw and left out."""
+        items = self._list(key, required=False)
+        if len(items) > _MOST:
+            self.wrong(key, f"has too many entries; the most is {_MOST}")
+            return []
         return [
             SpecFields(
                 {} if item is None else item, self.document, self._flaws, f"{self._at(key)}[{i}]"
             )
-            for i, item in enumerate(self._list(key, required=False))
+            for i, item in enumerate(items)
         ]
 
     def integers(self, key: str, *, minimum: int, maximum: int) -> list[int]:

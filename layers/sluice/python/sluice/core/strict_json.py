@@ -10,6 +10,8 @@ from typing import Any, Final
 
 MAX_BYTES: Final = 1 << 20  # what one SQS message and one EventBridge entry hold
 MAX_DEPTH: Final = 64  # a JobSet with every nested field needs less than 20
+MAX_KEYS: Final = 1000  # of one object; each unknown one is compared with the known ones
+MAX_KEY: Final = 512
 MAX_DIGITS: Final = 38  # what DynamoDB keeps of a number
 
 # Possessive, and content with an unclosed string: linear in the length of any text.
@@ -25,7 +27,8 @@ def parse(text: str | bytes) -> Any:
     """The value of a strict JSON text in UTF-8.
 
     Raises JsonError for anything else: other encodings, duplicate keys, numbers that are not
-    finite or have more than 38 digits, nesting above 64, NUL characters, more than 1 MiB.
+    finite or have more than 38 digits, nesting above 64, NUL characters, objects with more than
+    1000 keys, more than 1 MiB.
     """
     raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(raw) > MAX_BYTES:
@@ -61,7 +64,11 @@ def _depth(text: str) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_KEYS:
+        raise JsonError(f"an object has {len(pairs)} keys; use at most {MAX_KEYS}")
     found = dict(pairs)
+    if any(len(key) > MAX_KEY for key in found):
+        raise JsonError(f"a key has more than {MAX_KEY} characters; use a shorter one")
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]

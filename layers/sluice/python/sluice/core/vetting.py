@@ -26,6 +26,8 @@ _INT32: Final = 2**31 - 1
 _WEEK: Final = 7 * 86_400
 _MAX_RULES: Final = 19  # Kubernetes allows 20, and one is ours
 _MAX_LIST: Final = 10_000
+_EXPLAINED: Final = 100  # flaws that get a suggestion; finding one costs time
+_INT64: Final = 2**63 - 1
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _SHORT_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
@@ -69,7 +71,8 @@ class _Vetting:
             at = f"{path}.{name}" if path else name
             entry = table.get(name)
             if entry is None:
-                near = get_close_matches(name, table, n=1)
+                few = len(self.flaws) < _EXPLAINED
+                near = get_close_matches(name, table, n=1) if few else []
                 hint = f"did you mean {near[0]}?" if near else "remove it"
                 self.wrong(at[:500], f"unknown field; {hint}")
                 continue
@@ -106,7 +109,8 @@ class _Vetting:
             self._quantity(value, path)
         elif shape != "any":
             wrong_flag = isinstance(value, bool) and shape != "bool"
-            if wrong_flag or not isinstance(value, _SCALARS[shape]):
+            too_large = isinstance(value, int) and abs(value) > _INT64
+            if wrong_flag or too_large or not isinstance(value, _SCALARS[shape]):
                 self.misfit(path, f"must be {_WORDS[shape]}")
 
     def _list(self, value: Any, shape: str, path: str) -> None:
