@@ -2,7 +2,6 @@
 
 import base64
 import json
-from pathlib import Path
 
 from local.build import binary
 from local.endpoints import Endpoints
@@ -136,6 +135,7 @@ def control_plane(settings: Settings, endpoints: Endpoints, ports: dict[str, int
                 *client,
                 f"--secure-port={ports['kube-controller-manager']}",
                 "--concurrent-job-syncs=20",
+                "--use-service-account-credentials",  # as on EKS: policies know the job controller
             ),
             port=ports["kube-controller-manager"],
             health=secure("kube-controller-manager"),
