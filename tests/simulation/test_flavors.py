@@ -1,0 +1,226 @@
+"""Which flavor a workload gets, and what the search does when none is free at once."""
+
+from typing import Any
+
+from tests.simulation.builders import (
+    KUEUE,
+    Json,
+    preemption,
+    queue,
+    running,
+    simulate,
+    waiting,
+)
+
+
+def fungibility(
+    borrow: str = "MayStopSearch", preempt: str = "TryNextFlavor", preference: str | None = None
+) -> Json:
+    rules = {"whenCanBorrow": borrow, "whenCanPreempt": preempt}
+    return {"flavorFungibility": rules | ({"preference": preference} if preference else {})}
+
+
+def flavors(**quotas: Any) -> Json:
+    return {flavor.replace("_", "-"): {"cpu": quota} for flavor, quota in quotas.items()}
+
+
+def flavor(name: str, **spec: Any) -> Json:
+    return {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
+
+
+LOWER = preemption("LowerPriority")
+TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+
+
+def test_flavors_are_tried_in_the_order_of_listing() -> None:
+    result = simulate(queue("q", None, flavors(z=2, a=2)), waiting("w", "q", cpu=1))
+
+    assert result.admitted == {"w": "z"}
+
+
+def test_a_full_flavor_is_passed_over() -> None:
+    result = simulate(
+        queue("q", None, flavors(first=2, second=2)),
+        running("r", "q", flavor="first", cpu=2),
+        waiting("w", "q", cpu=1),
+    )
+
+    assert result.admitted == {"w": "second"}
+
+
+def test_by_default_a_flavor_that_can_borrow_ends_the_search() -> None:
+    result = simulate(
+        queue("q", "team", flavors(first=1, second=5)),
+        queue("lender", "team", flavors(first=5)),
+        waiting("w", "q", cpu=3),
+    )
+
+    assert result.admitted == {"w": "first"}
+
+
+def test_try_next_flavor_prefers_a_flavor_without_borrowing() -> None:
+    result = simulate(
+        queue("q", "team", flavors(first=1, second=5), spec=fungibility("TryNextFlavor")),
+        queue("lender", "team", flavors(first=5)),
+        waiting("w", "q", cpu=3),
+    )
+
+    assert result.admitted == {"w": "second"}
+
+
+def test_try_next_flavor_falls_back_to_borrowing() -> None:
+    result = simulate(
+        queue("q", "team", flavors(first=1, second=2), spec=fungibility("TryNextFlavor")),
+        queue("lender", "team", flavors(first=5)),
+        waiting("w", "q", cpu=3),
+    )
+
+    assert result.admitted == {"w": "first"}
+
+
+def test_by_default_a_free_flavor_comes_before_preemption_in_an_earlier_one() -> None:
+    result = simulate(
+        queue("q", None, flavors(first=2, second=2), spec=LOWER),
+        running("low", "q", -1, flavor="first", cpu=2),
+        waiting("w", "q", 1, cpu=2),
+    )
+
+    assert result.admitted == {"w": "second"}
+    assert result.preempted == {}
+
+
+def test_may_stop_search_preempts_in_the_first_flavor_that_allows_it() -> None:
+    result = simulate(
+        queue(
+            "q", None, flavors(first=2, second=2),
+            spec=LOWER | fungibility(preempt="MayStopSearch"),
+        ),
+        running("low", "q", -1, flavor="first", cpu=2),
+        waiting("w", "q", 1, cpu=2),
+    )  # fmt: skip
+
+    assert result.preempted == {"low": "InClusterQueue"}
+
+
+def test_a_flavor_without_victims_never_ends_the_search() -> None:
+    result = simulate(
+        queue(
+            "q", None, flavors(first=2, second=2),
+            spec=LOWER | fungibility(preempt="MayStopSearch"),
+        ),
+        running("high", "q", 5, flavor="first", cpu=2),
+        waiting("w", "q", 1, cpu=2),
+    )  # fmt: skip
+
+    assert result.admitted == {"w": "second"}
+
+
+def test_borrowing_is_preferred_over_preemption_by_default() -> None:
+    result = _borrow_in_first_or_preempt_in_second("BorrowingOverPreemption")
+
+    assert result.admitted == {"w": "first"}
+    assert result.preempted == {}
+
+
+def test_preemption_over_borrowing_preempts_to_stay_within_nominal() -> None:
+    result = _borrow_in_first_or_preempt_in_second("PreemptionOverBorrowing")
+
+    assert result.admitted == {}
+    assert result.preempted == {"low": "InClusterQueue"}
+
+
+def _borrow_in_first_or_preempt_in_second(preference: str) -> Any:
+    both = fungibility("TryNextFlavor", "TryNextFlavor", preference)
+    return simulate(
+        queue("q", "team", flavors(first=0, second=2), spec=LOWER | both),
+        queue("lender", "team", flavors(first=5)),
+        running("low", "q", -1, flavor="second", cpu=2),
+        waiting("w", "q", 1, cpu=2),
+    )
+
+
+def test_all_resources_of_a_group_get_the_same_flavor() -> None:
+    group = {"first": {"cpu": 8, "memory": "1Gi"}, "second": {"cpu": 8, "memory": "8Gi"}}
+    result = simulate(queue("q", None, group), waiting("w", "q", cpu=1, memory="2Gi"))
+
+    assert result.admitted == {"w": "second"}
+
+
+def test_groups_choose_their_flavors_independently() -> None:
+    result = simulate(
+        queue("q", None, flavors(small=1, large=8), {"a100": {"gpu": 2}}),
+        waiting("w", "q", cpu=4, gpu=1),
+    )
+
+    assert result.admitted == {"w": [{"cpu": "large", "gpu": "a100"}]}
+
+
+def test_a_pod_set_sees_what_the_one_before_it_took() -> None:
+    pod_sets = [
+        {"name": "driver", "count": 1, "requests": {"cpu": "3"}},
+        {"name": "worker", "count": 3, "requests": {"cpu": "1"}},
+    ]
+    result = simulate(
+        queue("q", None, flavors(first=4, second=4)), waiting("w", "q", pod_sets=pod_sets)
+    )
+
+    assert result.admitted == {"w": [{"cpu": "first"}, {"cpu": "second"}]}
+
+
+def test_either_all_pod_sets_run_or_none() -> None:
+    pod_sets = [
+        {"name": "driver", "count": 1, "requests": {"cpu": "3"}},
+        {"name": "worker", "count": 6, "requests": {"cpu": "1"}},
+    ]
+    result = simulate(
+        queue("q", None, flavors(first=4, second=4)), waiting("w", "q", pod_sets=pod_sets)
+    )
+
+    assert result.admitted == {}
+    assert result.node("q")["usage"] == {"first": {"cpu": "0"}, "second": {"cpu": "0"}}
+
+
+def test_a_tainted_flavor_is_passed_over() -> None:
+    result = simulate(
+        flavor("spot", nodeTaints=[TAINT]),
+        queue("q", None, flavors(spot=4, on_demand=4)),
+        waiting("w", "q", cpu=1),
+    )
+
+    assert result.admitted == {"w": "on-demand"}
+
+
+def test_a_flavor_may_bring_the_toleration_of_its_own_taint() -> None:
+    toleration = {"key": "spot", "operator": "Exists"}
+    result = simulate(
+        flavor("spot", nodeTaints=[TAINT], tolerations=[toleration]),
+        queue("q", None, flavors(spot=4, on_demand=4)),
+        waiting("w", "q", cpu=1),
+    )
+
+    assert result.admitted == {"w": "spot"}
+
+
+def test_no_flavor_that_suits_is_a_misconfiguration() -> None:
+    result = simulate(
+        flavor("spot", nodeTaints=[TAINT]),
+        queue("q", None, flavors(spot=4)),
+        waiting("w", "q", cpu=1),
+    )
+
+    assert result.reasons == {"w": "MISCONFIGURATION:NoMatchingFlavor"}
+
+
+def test_reclaim_in_one_flavor_is_better_than_preemption_in_another() -> None:
+    # first: own lower priority would have to go; second: lent quota comes back.
+    result = simulate(
+        queue(
+            "q", "team", flavors(first=2, second=2), spec=preemption("LowerPriority", "Any")
+        ),
+        queue("borrower", "team", flavors(first=0, second=0)),
+        running("own", "q", -1, flavor="first", cpu=2),
+        running("lent", "borrower", 5, flavor="second", cpu=2),
+        waiting("w", "q", 1, cpu=2),
+    )
+
+    assert result.preempted == {"lent": "InCohortReclamation"}
