@@ -82,6 +82,7 @@ def local() -> None:
 )
 @explained
 def up(
+    *,
     fresh: bool,
     deploy: bool,
     nodes: str,

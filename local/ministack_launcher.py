@@ -10,6 +10,8 @@ Every correction leans on private functions of one release, hence the version ch
 a contract test. Stop with SIGTERM: only a clean stop saves the state of PERSIST_STATE=1.
 """
 
+# ruff: noqa: SLF001 - MiniStack offers no public way to any of this
+
 import asyncio
 import json
 import os
@@ -99,9 +101,9 @@ def point_at_external_clusters(clusters: Json) -> None:
     eks._docker_available = False  # never a cluster in a container behind the user's back
     sanitize = eks._sanitize
 
-    def sanitize_with_endpoint(cluster: Json) -> Json:
-        cluster = sanitize(cluster)
-        external = clusters.get(cluster.get("name"))
+    def sanitize_with_endpoint(record: Json) -> Json:
+        cluster: Json = sanitize(record)
+        external = clusters.get(cluster["name"])
         if not external:
             return cluster
         return {
@@ -237,12 +239,13 @@ def put_aws_events(body: bytes) -> tuple[int, Json, bytes]:
 
 
 async def read_body(receive: Receive) -> bytes:
-    body = b""
+    body: bytes = b""
     while True:
         message = await receive()
         body += message.get("body", b"")
         if not message.get("more_body"):
-            return body
+            break
+    return body
 
 
 def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[None]]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 import boto3
 from botocore.exceptions import ClientError
@@ -78,7 +78,7 @@ class SignedCall:
         if len(lower) != len(query) or any(len(values) > 1 for values in lower.values()):
             raise TokenRefusedError("a parameter is given twice")
         if unknown := lower.keys() - PARAMETERS:
-            raise TokenRefusedError(f"unknown parameter {sorted(unknown)[0]}")
+            raise TokenRefusedError(f"unknown parameter {min(unknown)}")
         if lower.get("action") != ["GetCallerIdentity"]:
             raise TokenRefusedError("signed for another action than GetCallerIdentity")
         if "x-k8s-aws-id" not in lower.get("x-amz-signedheaders", [""])[0].split(";"):
@@ -138,7 +138,7 @@ class Webhook:
         request = urllib.request.Request(f"{self.aws}/?{call.query}", headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:
-                document = Xml.fromstring(answer.read())  # noqa: S314 - from our own emulator
+                document = ET.fromstring(answer.read())  # noqa: S314 - from our own emulator
         except urllib.error.HTTPError as error:
             raise TokenRefusedError(f"STS answers {error.code}: {error.read().decode()}") from error
         values = {element.tag.rpartition("}")[2]: element.text or "" for element in document.iter()}
