@@ -34,6 +34,8 @@ from sluice.core.flavors import (
 )
 from sluice.core.model import (
     Assignment,
+    CheckState,
+    Gate,
     PreemptionReason,
     QueueingStrategy,
     ReclaimWithinCohort,
@@ -159,7 +161,16 @@ class _Pass:
     reservations: list[tuple[int, Cells]] = field(default_factory=list)
     refused: list[Line] = field(default_factory=list)
     limited: list[_Queue] = field(default_factory=list)
+    reserved_by_parked: bool = False
     again: bool = False
+
+
+def _failed_check(workload: Workload) -> Gate | None:
+    """Keeps out a workload with an admission check that said no; a pending one gets quota first."""
+    for name, state in sorted(workload.checks.items()):
+        if state in {CheckState.RETRY, CheckState.REJECTED}:
+            return Gate(Reason.ADMISSION_CHECK, f"admission check {name} answered {state}")
+    return None
 
 
 class Scheduler:
@@ -192,7 +203,7 @@ class Scheduler:
         self._held: dict[str, Held] = {}
         self._evicting: dict[str, Held] = {}
         self._pending: dict[str, _Pending] = {}
-        self._gated: dict[str, Workload] = {}
+        self._gated: dict[str, tuple[Workload, Gate]] = {}
         self._gates: list[tuple[int, str]] = []
         self._expired: dict[str, Workload] = {}
         self._protected_until: list[int] = []
@@ -226,6 +237,9 @@ class Scheduler:
         inactive: tuple[Reason, str] | None = None
         if config.stop_policy is not StopPolicy.NONE:
             inactive = (Reason.QUEUE_CORDONED, f"ClusterQueue {config.name} is stopped")
+        elif config.namespace_selector is None:
+            text = f"ClusterQueue {config.name} has no namespaceSelector and admits no namespace"
+            inactive = (Reason.QUEUE_INACTIVE, text)
         elif problem := self._catalog.inactive_reason(config):
             inactive = (Reason.QUEUE_INACTIVE, problem)
         return _Queue(
@@ -251,14 +265,16 @@ class Scheduler:
         """
         queue = self._queues[workload.cluster_queue]
         self.remove(workload.id)
-        if workload.gate is not None:
-            self._gated[workload.id] = workload
-            if workload.gate.until_ms is not None:
-                heappush(self._gates, (workload.gate.until_ms, workload.id))
+        gate = workload.gate or _failed_check(workload)
+        if gate is not None:
+            self._gated[workload.id] = (workload, gate)
+            if gate.until_ms is not None:
+                heappush(self._gates, (gate.until_ms, workload.id))
             return
         line = self._line(queue, workload)
-        if parked and not line.parked and line.front() is None:
+        if parked and not queue.strict and line.front() is None:
             queue.backlog.park(line)
+            self._parking.add(queue.node)
         queue.backlog.add(workload, line)
         self._waiting_in[workload.id] = queue
         if not line.parked and queue.inactive is None:
@@ -332,6 +348,8 @@ class Scheduler:
         ones wait, which costs more than the decision.
         """
         self._now_ms = now_ms
+        self._search.pass_number += 1
+        self._search.spared_new = False
         current = _Pass(now_ms)
         self._open_gates(now_ms)
         self._drain(current)
@@ -345,7 +363,7 @@ class Scheduler:
             self._tree.remove(node, cells)
         for queue in current.limited:
             queue.looked_at = 0
-        self._changed = current.again
+        self._changed = current.again or self._search.spared_new
         return Plan(
             tuple(current.admissions),
             tuple(current.preemptions),
@@ -365,11 +383,9 @@ class Scheduler:
     def _open_gates(self, now_ms: int) -> None:
         while self._gates and self._gates[0][0] <= now_ms:
             _, workload_id = heappop(self._gates)
-            workload = self._gated.get(workload_id)
-            if workload is not None and workload.gate is not None:
-                until_ms = workload.gate.until_ms
-                if until_ms is not None and until_ms <= now_ms:
-                    self.enqueue(replace(workload, gate=None))
+            workload, gate = self._gated.get(workload_id, (None, None))
+            if workload and gate and gate.until_ms is not None and gate.until_ms <= now_ms:
+                self.enqueue(replace(workload, gate=None))
 
     def _drain(self, current: _Pass) -> None:
         """Evicts what runs in queues that are stopped for good."""
@@ -636,6 +652,7 @@ class Scheduler:
         if current.reservations and self._taken_by_reservation(entry, nomination, current):
             current.closed.add(queue.node)
             current.refused.append(line)
+            current.again = current.again or current.reserved_by_parked
             return
         if entry.version != self._version and not self._fits_after(entry, nomination):
             return  # another one was faster; the next round nominates it again
@@ -695,7 +712,7 @@ class Scheduler:
             else:
                 cells.append((cell, max(0, min(amount, nominal + limit - used))))
         current.reservations.append((node, tuple(cells)))
-        current.again = current.again or not queue.strict
+        current.reserved_by_parked = current.reserved_by_parked or not queue.strict
 
     def _park(self, queue: _Queue, line: Line, current: _Pass) -> None:
         """Sets a refused line aside; a strict queue stops at it instead."""
@@ -744,6 +761,7 @@ class Scheduler:
     ) -> None:
         assignment = Assignment(nomination.pod_sets, nomination.level)
         held = self._make_held(queue, workload, assignment, current.now_ms, nomination.cells)
+        held.admitted_in = self._search.pass_number
         self._count(queue, held, penalty=True)
         self._version += 1
         current.admissions.append(Admission(workload.id, workload.cluster_queue, assignment))
@@ -910,8 +928,9 @@ class Scheduler:
             text = f"its place is held until {count} preempted workload(s) have stopped"
             return self._refusal(pending.workload, Reason.WAITING_FOR_PREEMPTED, text)
         gated = self._gated.get(workload_id)
-        if gated is not None and gated.gate is not None:
-            return self._refusal(gated, Reason(gated.gate.code), gated.gate.message)
+        if gated is not None:
+            workload, gate = gated
+            return self._refusal(workload, Reason(gate.code), gate.message)
         expired = self._expired.get(workload_id)
         if expired is not None:
             text = "it was not admitted before its deadline"

@@ -33,6 +33,7 @@ class Held:
     """A workload that holds quota, as the tree counts it.
 
     It may be evicted from `protected_until_ms` on; work since `saved_at_ms` would be lost.
+    `admitted_in` numbers the pass that admitted it: no pass evicts what it admitted itself.
     """
 
     workload: Workload
@@ -43,6 +44,7 @@ class Held:
     protected_until_ms: int
     saved_at_ms: int
     has_checkpoint: bool
+    admitted_in: int = 0
 
     def uses(self, cells: frozenset[int]) -> bool:
         return any(cell in cells for cell, _ in self.cells)
@@ -144,6 +146,9 @@ class VictimSearch:
         self._weigh_lost_work = policy.prefer_least_lost_work
         # When the first protection ends that kept a search from a candidate; the caller resets it.
         self.next_end_ms: int | None = None
+        # The pass that searches, and whether it left out a candidate that it admitted itself.
+        self.pass_number = 0
+        self.spared_new = False
 
     def find(self, preemptor: Preemptor, now_ms: int) -> list[Target]:
         """A locally minimal set of victims that makes the preemptor fit; empty if there is none."""
@@ -178,6 +183,9 @@ class VictimSearch:
             if equal and most == held.workload.priority and held.workload.queued_at_ms <= queued:
                 continue
             if not held.workload.preemptible or not held.uses(preemptor.contested):
+                continue
+            if held.admitted_in == self.pass_number:
+                self.spared_new = True
                 continue
             if held.protected_until_ms > now_ms:
                 self.note_protection(held.protected_until_ms)
