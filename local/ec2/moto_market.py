@@ -51,9 +51,24 @@ def cheapest(market: Market) -> Callable[..., Any]:
         fleet.refused = [(refusal, specs[refusal.offering]) for refusal in choice.refused]
         if choice.taken is None:
             return {}, 0
-        return {specs[choice.taken]: int(weight)}, weight
+        taken = specs[choice.taken]
+        taken.group_set = security_groups(fleet, taken)
+        return {taken: int(weight)}, weight
 
     return choose
+
+
+def security_groups(fleet: Any, spec: Any) -> list[str]:
+    """The groups of the launch template's network interface, which moto's fleets overlook.
+
+    Without them Karpenter finds every node drifted, and replaces it.
+    """
+    wanted = spec.launch_template_spec
+    template = fleet.ec2_backend.get_launch_template(wanted["LaunchTemplateId"])
+    data = template.get_version(wanted.get("Version", template.default_version_number)).data
+    interfaces = data.get("NetworkInterfaces", [{}])
+    groups: list[str] = interfaces[0].get("Groups") or data.get("SecurityGroupIds", [])
+    return groups
 
 
 def create_fleet_with_errors(market: Market) -> Callable[..., Any]:
