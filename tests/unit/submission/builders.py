@@ -32,6 +32,14 @@ def a_workload(**spec: Any) -> dict[str, Any]:
     }
 
 
+def a_verbatim(job: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A native Workload around a Job or JobSet."""
+    document = a_workload(**spec)
+    del document["spec"]["image"], document["spec"]["resources"]
+    document["spec"]["job"] = job
+    return document
+
+
 def a_container(**fields: Any) -> dict[str, Any]:
     usual = {
         "name": "main",

@@ -4,11 +4,11 @@ import json
 import time
 
 import pytest
-
 from sluice.core import documents
 from sluice.core.documents import Malformed
 from sluice.core.identity import workload_id
 from sluice.core.submission import Accepted, Rejected
+
 from tests.unit.submission.builders import (
     DIGEST,
     a_container,
@@ -17,6 +17,7 @@ from tests.unit.submission.builders import (
     a_pod,
     a_replicated_job,
     a_tenant,
+    a_verbatim,
     a_workload,
     accepted,
     errors,
@@ -164,8 +165,7 @@ def test_h8_every_template_of_a_jobset_is_looked_at():
 
 
 def test_h8_the_verbatim_job_of_a_workload_is_looked_at():
-    document = a_workload(job=a_job(a_pod(hostNetwork=True)))
-    del document["spec"]["image"], document["spec"]["resources"]
+    document = a_verbatim(a_job(a_pod(hostNetwork=True)))
 
     assert set(errors(document)) == {"spec.job.spec.template.spec.hostNetwork"}
 

@@ -103,6 +103,21 @@ class Options(TypedDict, total=False):
     security: dict[str, Any]
 
 
+# The fields of a Workload's spec that are options.
+FIELDS: Final = (
+    "budget",
+    "capacity",
+    "checkpoint",
+    "completion",
+    "deadlines",
+    "dependsOn",
+    "minRuntime",
+    "pendingPolicy",
+    "placement",
+    "preemptible",
+    "recovery",
+    "volumes",
+)
 # What peers and older documents call the drivers.
 _MODES: Final = {"app": "application", "signal": "application", "criu": "kubelet"}
 _SIGNAL: Final = re.compile(r"SIG(USR1|USR2|TERM|INT|HUP|RTMIN(\+\d{1,2})?)", re.ASCII)
@@ -169,6 +184,7 @@ class Tenantless:
 def read(spec: SpecFields, tenant: Tenant | type[Tenantless]) -> Options:
     """The options in a Workload's spec; flaws go to the reader's list."""
     options: Options = {}
+    spec.knows(*FIELDS)
     if spec.has("checkpoint"):
         options["checkpoint"] = _checkpoint(spec.map("checkpoint"))
     if spec.has("recovery"):
@@ -209,6 +225,7 @@ def _preferences(spec: SpecFields, options: Options) -> None:
 
 
 def _checkpoint(fields: SpecFields) -> Checkpoint:
+    fields.knows("mode", "signal", "grace", "interval", "retain", "uri")
     written = fields.text("mode", CheckpointMode.APPLICATION.value)
     mode = _MODES.get(written, written)
     if mode not in set(CheckpointMode):
@@ -236,6 +253,8 @@ def _checkpoint(fields: SpecFields) -> Checkpoint:
 def _recovery(fields: SpecFields, options: Options) -> None:
     recovery: dict[str, Any] = {}
     interruption, failure = fields.map("onInterruption"), fields.map("onFailure")
+    interruption.knows("maxRecoveries", "backoff")
+    failure.knows("retries", "rules")
     if interruption.has("maxRecoveries"):
         options["max_recoveries"] = _count(interruption, "maxRecoveries", 10_000)
     if interruption.has("backoff"):
@@ -264,6 +283,7 @@ def _rule(fields: SpecFields) -> dict[str, Any]:
 
 
 def _deadlines(fields: SpecFields) -> dict[str, int]:
+    fields.knows("maxPending", "maxRuntime")
     found = {
         f"{stored}_seconds": _seconds(fields, written)
         for written, stored in (("maxPending", "max_pending"), ("maxRuntime", "max_runtime"))
@@ -274,6 +294,7 @@ def _deadlines(fields: SpecFields) -> dict[str, int]:
 
 
 def _placement(fields: SpecFields) -> dict[str, Any]:
+    fields.knows("flavor", "clusters", "afterPending")
     found: dict[str, Any] = {"flavor": fields.name("flavor", required=True)}
     if fields.has("clusters"):
         found["clusters"] = list(fields.texts("clusters"))
@@ -320,6 +341,7 @@ def _volumes(spec: SpecFields, tenant: Tenant | type[Tenantless]) -> list[S3Volu
 
 def _volume(fields: SpecFields, tenant: Tenant | type[Tenantless]) -> S3Volume:
     source = fields.map("s3", required=True)
+    source.knows("bucket", "prefix", "region")
     volume = S3Volume(
         name=fields.text("name", required=True),
         bucket=source.text("bucket", required=True),

@@ -38,6 +38,10 @@ class SpecFields(Fields):
     def map(self, key: str, *, required: bool = False) -> SpecFields:
         return SpecFields(self._take(key, required), self.document, self._flaws, self._at(key))
 
+    def knows(self, *keys: str) -> None:
+        """Names all fields that there can be, so that unknown ones get a suggestion."""
+        self._asked.update(keys)
+
     def specs(self, key: str) -> list[SpecFields]:
         """The maps of a list; what is too many is a flaw and left out."""
         items = self._list(key, required=False)

@@ -12,7 +12,7 @@ from sluice.core.document import Flaw
 from sluice.core.documents import API_VERSION, Document, Malformed, valid_key
 from sluice.core.identity import canonical_json, digest, workload_id
 from sluice.core.pod_security import containers
-from sluice.core.requests import PodSet, jobs, pod_sets
+from sluice.core.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
 from sluice.core.reserved_names import (
     PRIORITY_LABELS,
     QUEUE_LABELS,
@@ -139,7 +139,7 @@ def kubernetes_object(document: Mapping[str, Any]) -> dict[str, Any]:
     if document.get("kind") != "Workload":
         return dict(document)
     spec = document["spec"]
-    return _compiled(SpecFields(spec, "", []), spec, document.get("metadata") or {}).job
+    return _compiled(SpecFields(spec, "", []), document.get("metadata") or {}).job
 
 
 def _read(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
@@ -160,26 +160,24 @@ def _workload(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Readi
     metadata.ignore("name", "generateName", "namespace", "idempotencyKey")
     for written in ("labels", "annotations"):
         _map_of_text(metadata, written)
+    spec.knows("queue", "priority", "job", *short_form.FIELDS)
     queue = spec.text("queue", required=True)
     priority = spec.name("priority") or None
     options = workload_options.read(spec, tenant)
-    written_spec = body.get("spec")
-    job = _compiled(spec, written_spec if isinstance(written_spec, dict) else {}, {})
+    compiled = _compiled(spec, {})
     for fields in (spec, metadata, top):
         fields.close()
     return _Reading(
         queue=queue,
         priority_class=priority,
         options=options,
-        job=job.job,
-        path="spec.job" if "job" in (written_spec or {}) else "",
-        origins=job.origins,
+        job=compiled.job,
+        path="spec.job" if spec.has("job") else "",
+        origins=compiled.origins,
     )
 
 
-def _compiled(
-    spec: SpecFields, written: Mapping[str, Any], metadata: Mapping[str, Any]
-) -> short_form.Compiled:
+def _compiled(spec: SpecFields, metadata: Mapping[str, Any]) -> short_form.Compiled:
     """The Job of a Workload, verbatim or from short fields, with the Workload's labels."""
     if spec.has("job"):
         for key in short_form.FIELDS:
@@ -190,15 +188,14 @@ def _compiled(
             spec.wrong("job", "must be a Job or a JobSet")
             job = {}
         job = {"apiVersion": BATCH, "kind": "Job"} | job
-        if job["kind"] not in {"Job", "JobSet"} or job["apiVersion"] != _KINDS[job["kind"]]:
+        if job["kind"] not in ("Job", "JobSet") or job["apiVersion"] != _KINDS[job["kind"]]:
             spec.wrong("job", f"must be a Job of {BATCH} or a JobSet of {JOBSET}")
         compiled = short_form.Compiled(job)
     else:
         compiled = short_form.compile_job(spec)
-        least = written.get("minParallelism")
-        if least is not None:
-            spec.integer("minParallelism", 1, minimum=1)
-            annotations = {"sluice.dev/min-parallelism": str(least)}
+        if spec.has("minParallelism"):
+            least = spec.integer("minParallelism", 1, minimum=1)
+            annotations = {MIN_PARALLELISM[0]: str(least)}
             compiled.job["metadata"] = {"annotations": annotations}
     if labels := metadata.get("labels"):
         own = dict(compiled.job.get("metadata") or {})

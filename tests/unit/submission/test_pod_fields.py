@@ -1,0 +1,181 @@
+"""Every field that Kubernetes knows has an entry, and every bounded field a rule."""
+
+import json
+import re
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from kubernetes.client import models
+from sluice.core.pod_fields import FIELDS, HINTS
+from sluice.core.vetting import RULES
+
+TREATMENTS = {"pass", "bounded", "profile", "sluice", "reserved", "refused"}
+SCALARS = {"str", "int", "bool", "quantity", "port", "any"}
+JOB_SET_TYPES = {"JobSet", "JobSetSpec", "ReplicatedJob", "DependsOn", "Network", "Coordinator"}
+JOB_SET_TYPES |= {"JobSetSuccessPolicy", "FailurePolicy", "FailurePolicyRule", "StartupPolicy"}
+JOB_SET_TYPES |= {"JobTemplateSpec"}
+# In one of the two versions only.
+RETIRED = {"1.36": {("PodSpec", "workloadRef")}, "1.35": {("PodSpec", "schedulingGroup")}}
+BINARIES = Path.home() / ".cache/sluice/bin"
+
+
+def looked_at() -> set[tuple[str, str]]:
+    """The fields inside which the vetting looks, so that their own fields need entries."""
+    return {
+        (kind, field)
+        for kind, fields in FIELDS.items()
+        if kind not in JOB_SET_TYPES
+        for field in fields
+    }
+
+
+def reached(schema: dict[str, dict[str, str]], kind: str) -> set[tuple[str, str]]:
+    """The fields of a schema (type to field to type) that lie inside what is not refused whole."""
+    found: set[tuple[str, str]] = set()
+    todo, seen = [kind], set()
+    while todo:
+        one = todo.pop()
+        if one in seen or one not in schema:
+            continue
+        seen.add(one)
+        for field, inner in schema[one].items():
+            found.add((one, field))
+            if not FIELDS.get(one, {}).get(field, "").endswith(" any"):
+                todo.append(inner)
+    return found
+
+
+def of_the_client() -> dict[str, dict[str, str]]:
+    """The schema of Kubernetes 1.35 as its Python client has it."""
+    schema = {}
+    for name in dir(models):
+        model = getattr(models, name)
+        if name.startswith("V1") and hasattr(model, "openapi_types"):
+            schema[name.removeprefix("V1")] = {
+                model.attribute_map[field]: re.split(r"[\[(, )\]]+V1|V1|[\[\]]", shape)[1]
+                if "V1" in shape
+                else shape
+                for field, shape in model.openapi_types.items()
+            }
+    return schema
+
+
+def of_openapi(document: dict) -> dict[str, dict[str, str]]:
+    """The schema in an OpenAPI v3 document, types by their short names."""
+    schema = {}
+    for name, described in document["components"]["schemas"].items():
+        schema[name.rpartition(".")[2]] = {
+            field: (re.findall(r'"\$ref": "[^"]*\.(\w+)"', json.dumps(inner)) or [""])[0]
+            for field, inner in described.get("properties", {}).items()
+        }
+    return schema
+
+
+def test_entries_are_well_formed_and_refer_to_types_that_exist():
+    for kind, fields in FIELDS.items():
+        for field, entry in fields.items():
+            treatment, _, shape = entry.partition(" ")
+            assert treatment in TREATMENTS, f"{kind}.{field}"
+            assert shape.strip("[]{}") in SCALARS | set(FIELDS), f"{kind}.{field}"
+
+
+def test_every_bounded_field_has_a_rule_and_no_rule_is_left_over():
+    bounded = {
+        f"{kind}.{field}"
+        for kind, fields in FIELDS.items()
+        for field, entry in fields.items()
+        if entry.startswith("bounded ")
+    }
+
+    assert set(RULES) == bounded
+
+
+def test_hints_speak_of_fields_that_may_not_be_written():
+    for name in HINTS:
+        kind, _, field = name.partition(".")
+        assert FIELDS[kind][field].partition(" ")[0] in {"refused", "reserved"}, name
+
+
+def test_every_field_of_kubernetes_1_35_has_an_entry_and_no_entry_is_invented():
+    known = reached(of_the_client(), "Job")
+
+    assert known - looked_at() == set()
+    assert looked_at() - known == RETIRED["1.35"]
+
+
+@pytest.mark.stack
+def test_every_field_of_kubernetes_1_36_has_an_entry_and_no_entry_is_invented(tmp_path):
+    known = reached(of_openapi(openapi_of_the_api_server(tmp_path)), "Job")
+
+    assert known - looked_at() == set()
+    assert looked_at() - known == RETIRED["1.36"]
+
+
+def openapi_of_the_api_server(folder: Path) -> dict:
+    """What the API server itself publishes about batch/v1; etcd and it run only for the moment."""
+    server = max(BINARIES.glob("kube-apiserver-*"))
+    etcd = max(BINARIES.glob("etcd-*"))
+    client, peer, api = free_port(), free_port(), free_port()
+    key, tokens = folder / "accounts.key", folder / "tokens.csv"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    tokens.write_text('secret,admin,admin,"system:masters"\n')
+    address = f"http://127.0.0.1:{client}"
+    members = f"http://127.0.0.1:{peer}"
+    etcd_flags = {
+        "data-dir": folder / "etcd",
+        "listen-client-urls": address,
+        "advertise-client-urls": address,
+        "listen-peer-urls": members,
+        "initial-advertise-peer-urls": members,
+        "initial-cluster": f"default={members}",
+    }
+    server_flags = {
+        "etcd-servers": address,
+        "bind-address": "127.0.0.1",
+        "advertise-address": "127.0.0.1",
+        "secure-port": api,
+        "cert-dir": folder / "certificates",
+        "token-auth-file": tokens,
+        "service-account-issuer": "https://sluice",
+        "service-account-key-file": key,
+        "service-account-signing-key-file": key,
+        "service-cluster-ip-range": "10.0.0.0/24",
+        "authorization-mode": "RBAC",
+    }
+    running = []
+    try:
+        for binary, flags in ((etcd, etcd_flags), (server, server_flags)):
+            command = [str(binary), *(f"--{flag}={value}" for flag, value in flags.items())]
+            quiet = subprocess.DEVNULL
+            running.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
+        return fetched(f"https://127.0.0.1:{api}/openapi/v3/apis/batch/v1")
+    finally:
+        for program in reversed(running):
+            program.terminate()
+            program.wait(30)
+
+
+def fetched(url: str) -> dict:
+    trusting = ssl._create_unverified_context()  # our own server, on loopback
+    request = urllib.request.Request(url, headers={"Authorization": "Bearer secret"})
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(request, context=trusting, timeout=5) as answer:
+                found: dict = json.load(answer)
+                return found
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise TimeoutError(f"{url} did not answer within a minute")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
