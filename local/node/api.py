@@ -47,10 +47,16 @@ class KubernetesApi:
     def request(
         self, method: str, path: str, body: Any = None, *, kind: str = "application/json"
     ) -> dict[str, Any]:
-        """One request, repeated for a minute while the API server cannot be reached or is busy.
+        """The JSON answer to one request. Raises ApiError with the server's words if it refuses."""
+        answer: dict[str, Any] = json.loads(self._request(method, path, body, kind))
+        return answer
 
-        Raises ApiError with the server's answer when it refuses.
-        """
+    def read(self, path: str) -> bytes:
+        """The plain answer, such as a log."""
+        return self._request("GET", path, None, "application/json")
+
+    def _request(self, method: str, path: str, body: Any, kind: str) -> bytes:
+        """Repeated for a minute while the API server cannot be reached or is busy."""
         give_up = time.monotonic() + 60
         pause = 0.1
         while True:
@@ -67,8 +73,7 @@ class KubernetesApi:
                 failure = ApiError(503, str(error))
             else:
                 if response.status < HTTPStatus.MULTIPLE_CHOICES:
-                    answer: dict[str, Any] = json.loads(response.data)
-                    return answer
+                    return bytes(response.data)
                 failure = ApiError(response.status, _message(response.data))
             if failure.status not in RETRIED or time.monotonic() > give_up:
                 raise failure

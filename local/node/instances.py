@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import boto3
+from local.node.emulator import session
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef, InstanceTypeInfoTypeDef
@@ -42,14 +42,7 @@ class Instances:
     """Reads one cluster's instances; without a cluster name, all of the endpoint's."""
 
     def __init__(self, endpoint: str, region: str, cluster_name: str | None = None) -> None:
-        # An emulator takes any credentials; the user's own must not travel to it.
-        self._ec2 = boto3.client(
-            "ec2",
-            endpoint_url=endpoint,
-            region_name=region,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",  # noqa: S106 - not a secret, see above
-        )
+        self._ec2 = session().client("ec2", endpoint_url=endpoint, region_name=region)
         self._filters = [{"Name": "instance-state-name", "Values": ["running"]}]
         if cluster_name:
             key = f"tag:kubernetes.io/cluster/{cluster_name}"

@@ -223,8 +223,9 @@ def become(command: dict[str, Any], *, ready: int | None) -> NoReturn:
         os.setsid()
         if ready is not None:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            if signal.getsignal(number) not in (signal.SIG_DFL, None):
+                signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
         os.umask(0o022)
         os.chdir(command["cwd"])
         log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

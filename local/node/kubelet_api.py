@@ -43,7 +43,11 @@ class KubeletApi:
         if request.path in ("/pods", "/pods/"):
             items = [run.pod | {"status": run.state.status()} for run in self.pods.all()]
             return Response.json({"kind": "PodList", "apiVersion": "v1", "items": items})
-        if _CHECKPOINT.fullmatch(request.path) and request.method == "POST":
+        if (match := _CHECKPOINT.fullmatch(request.path)) and request.method == "POST":
+            namespace, name, container = match.groups()
+            run = self.pods.find(namespace, name)
+            if run is None or run.state.container(container) is None:
+                return Response(404, f"container {container!r} of {name!r} not found\n".encode())
             return Response(500, b"checkpointing is not available on this node\n")
         if _ELSEWHERE.match(request.path):
             text = "The process node does not support this; run the pod on `kubelet` nodes.\n"

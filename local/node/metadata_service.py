@@ -11,18 +11,21 @@ from local.node.web import Request, Response
 TOKEN_HEADER = "x-aws-ec2-metadata-token"  # noqa: S105 - a header's name
 TTL_HEADER = "x-aws-ec2-metadata-token-ttl-seconds"
 MOST_TTL_SECONDS = 21600
-INTERRUPTION = "spot/instance-action"
-REBALANCE = "events/recommendations/rebalance"
+# What IMDS calls it, and what the market calls it.
+SIGNALS = {
+    "spot/instance-action": "notice",
+    "events/recommendations/rebalance": "rebalance",
+}
 
-Notice = Callable[[], Awaitable[dict[str, Any]]]
-"""Asks the market: a document that may hold `instance-action` and `rebalance`."""
+Market = Callable[[str], Awaitable[dict[str, Any] | None]]
+"""Asks the market for this machine's `notice` or `rebalance`; None while there is none."""
 
 
 class MetadataService:
     """Answers as EC2 does; everything but the token itself needs a token."""
 
-    def __init__(self, instance: Instance, notice: Notice) -> None:
-        self._notice = notice
+    def __init__(self, instance: Instance, market: Market) -> None:
+        self._market = market
         self._tokens: set[str] = set()
         self._facts = {
             "instance-id": instance.id,
@@ -43,8 +46,8 @@ class MetadataService:
         name = request.path.removeprefix("/latest/meta-data/").rstrip("/")
         if name in self._facts:
             return Response(200, self._facts[name].encode())
-        if name in (INTERRUPTION, REBALANCE):
-            found = (await self._notice()).get(name)
+        if name in SIGNALS:
+            found = await self._market(SIGNALS[name])
             if found:
                 return Response(200, json.dumps(found).encode())
         return Response(404, b"Not Found\n")

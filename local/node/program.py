@@ -152,7 +152,9 @@ class NodeProgram:
 
     async def _register(self, instance: Instance) -> None:
         machine = await self.site.call(self.instances.machine, instance.type)
-        metadata = await serve(MetadataService(instance, lambda: self._notice(instance)))
+        metadata = await serve(
+            MetadataService(instance, lambda what: self._ask_market(instance, what))
+        )
         endpoint = f"http://127.0.0.1:{port_of(metadata)}"
         member = Member(instance, machine.allocatable, "", [metadata], endpoint)
         tls = server_context(self.settings.state, self.settings.client_ca)
@@ -197,17 +199,17 @@ class NodeProgram:
                     return
             await asyncio.sleep(5)
 
-    async def _notice(self, instance: Instance) -> dict[str, Any]:
-        """What the market has told this machine: `spot/instance-action`, rebalance, or nothing."""
-        url = f"{self.settings.ec2.rstrip('/')}/_market/instances/{instance.id}/notice"
+    async def _ask_market(self, instance: Instance, what: str) -> dict[str, Any] | None:
+        """The market's word for one machine, as the metadata service passes it on."""
+        url = f"{self.settings.ec2.rstrip('/')}/_market/instances/{instance.id}/{what}"
         try:
             response = await self.site.call(
                 self.http.request, "GET", url, timeout=2.0, retries=False
             )
         except urllib3.exceptions.HTTPError:
-            return {}
+            return None
         if response.status != HTTPStatus.OK:
-            return {}
+            return None
         document: dict[str, Any] = json.loads(response.data)
         return document
 

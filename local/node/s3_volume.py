@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from local.node.emulator import session
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -100,12 +101,10 @@ class Buckets:
     def client(self, region: str | None) -> "S3Client":
         region = region or self._region
         if region not in self._clients:
-            self._clients[region] = boto3.Session().client(
+            self._clients[region] = session().client(
                 "s3",
                 endpoint_url=self._endpoint,
                 region_name=region,
-                aws_access_key_id="test",
-                aws_secret_access_key="test",  # noqa: S106 - an emulator takes any
                 config=Config(
                     s3={"addressing_style": "path"},
                     retries={"mode": "standard", "total_max_attempts": 4},
