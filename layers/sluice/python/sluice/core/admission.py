@@ -2,7 +2,8 @@
 
 A pass is a sequence of rounds. Each round looks at the head of every queue as one scheduling cycle
 of Kueue does: nominate, order, then admit or preempt one by one while re-checking the fit. Rounds
-go on until no queue has a head that was not looked at.
+go on until no queue has a head that was not looked at. With fair sharing a queue's next head joins
+the running tournament at once, so that shares and not the number of queues divide the cohort.
 
 Two views of usage are kept while victims still run. In the future view (the tree that decides)
 victims are gone and those they yield to hold their place, so nobody steals it; in the present view
@@ -357,7 +358,7 @@ class Scheduler:
         self._wake(now_ms)
         kept_free = self._serve_longest_waiting(current)
         while entries := self._nominate(current):
-            for entry in self._ordered(entries):
+            for entry in self._ordered(entries, current):
                 self._process(entry, current)
         for node, cells in kept_free:
             self._tree.remove(node, cells)
@@ -520,27 +521,33 @@ class Scheduler:
 
     def _nominate(self, current: _Pass) -> list[_Entry]:
         """The head of every queue that is still open, each with what it could get."""
-        entries: list[_Entry] = []
+        found = []
         for node in sorted(self._ready - current.closed):
-            queue = self._by_node[node]
-            limit = self._policy.heads_per_pass
-            if limit is not None:
-                if queue.looked_at >= limit:
-                    current.closed.add(node)
-                    current.again = True
-                    continue
-                queue.looked_at += 1
-                current.limited.append(queue)
-            entry = None
-            while entry is None:
-                line = queue.backlog.head(self._local_usage if queue.by_usage else None)
-                if line is None:
-                    self._ready.discard(node)
-                    break
-                entry = self._nominate_line(queue, line, current)
+            entry = self._nominate_head(self._by_node[node], current)
             if entry is not None:
-                entries.append(entry)
-        return entries
+                found.append(entry)
+        return found
+
+    def _nominate_head(self, queue: _Queue, current: _Pass) -> _Entry | None:
+        """The head of one queue, or None if the queue has nothing more to offer in this pass."""
+        limit = self._policy.heads_per_pass
+        if limit is not None and queue.looked_at >= limit:
+            current.closed.add(queue.node)
+            current.again = True
+            return None
+        while True:
+            line = queue.backlog.head(self._local_usage if queue.by_usage else None)
+            if line is None:
+                self._ready.discard(queue.node)
+                return None
+            entry = self._nominate_line(queue, line, current)
+            if entry is not None:
+                if limit is not None:
+                    queue.looked_at += 1
+                    current.limited.append(queue)
+                return entry
+            if queue.node in current.closed:
+                return None
 
     def _nominate_line(self, queue: _Queue, line: Line, current: _Pass) -> _Entry | None:
         """Nominates the front of a line; None if the line has nothing to look at any more."""
@@ -622,21 +629,37 @@ class Scheduler:
         found = attempt(counts) or largest_partial(shape, attempt)
         return found or (assigner.assign(shape, counts), [])
 
-    def _ordered(self, entries: list[_Entry]) -> Iterable[_Entry]:
+    def _ordered(self, entries: list[_Entry], current: _Pass) -> Iterable[_Entry]:
         if self._policy.fair_sharing is not None:
-            return self._by_share(entries)
+            return self._by_share(entries, current)
         if len(entries) > 1:
             entries.sort(key=_order)
         return entries
 
-    def _by_share(self, entries: list[_Entry]) -> Iterator[_Entry]:
+    def _by_share(self, entries: list[_Entry], current: _Pass) -> Iterator[_Entry]:
+        """Winner after winner; a queue's next head competes as soon as the one before is done."""
         tournament = Tournament(self._tree, self._shares)
-        left = {
-            entry.queue.node: (entry.nomination.cells, entry.order[1:], entry) for entry in entries
-        }
-        while left:
-            winner = tournament.winner({node: (c, order) for node, (c, order, _) in left.items()})
-            yield left.pop(winner)[2]
+        heads: dict[int, _Entry] = {}
+
+        def enter(entry: _Entry) -> None:
+            heads[entry.queue.node] = entry
+            tournament.enter(entry.queue.node, entry.nomination.cells, entry.order[1:])
+
+        for entry in entries:
+            enter(entry)
+        while (node := tournament.winner()) is not None:
+            winner = heads.pop(node)
+            tournament.withdraw(node)
+            version = self._version
+            yield winner
+            if version != self._version:
+                tournament.touch(node)
+                for target in winner.victims:
+                    tournament.touch(target.held.node)
+            if node not in current.closed:
+                following = self._nominate_head(winner.queue, current)
+                if following is not None:
+                    enter(following)
 
     def _process(self, entry: _Entry, current: _Pass) -> None:
         """Admits, preempts or refuses one nominated head against the state as it is now."""

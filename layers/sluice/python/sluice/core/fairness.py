@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from sluice.core.quota import Cells, QuotaTree
 
@@ -91,37 +91,59 @@ class Shares:
 
 
 class Tournament:
-    """Chooses whose head goes next: at each cohort the child with the lowest share afterwards."""
+    """Chooses whose head goes next: at each cohort the child with the lowest share afterwards.
+
+    Compared: not borrowing on the requested cells, lower share, then priority and time. Source:
+    Kueue's fair-sharing iterator.
+    """
 
     def __init__(self, tree: QuotaTree, shares: Shares) -> None:
         self._tree = tree
         self._shares = shares
+        self._heads: dict[int, tuple[Cells, Order]] = {}
+        # Per queue, what it shows at each node of its path; kept while its part of the tree is
+        # unchanged.
+        self._keys: dict[int, list[tuple[bool, Rank, Order]]] = {}
 
-    def winner(self, heads: Mapping[int, tuple[Cells, Order]]) -> int:
-        """The queue whose head wins; `heads` maps a queue to its request and its order.
+    def enter(self, node: int, cells: Cells, order: Order) -> None:
+        """Adds a queue's head, or replaces it."""
+        self._heads[node] = (cells, order)
+        self._keys.pop(node, None)
 
-        Compared at each cohort: not borrowing on the requested cells, lower share, then priority
-        and time. Source: Kueue's fair-sharing iterator.
-        """
-        tree = self._tree
+    def withdraw(self, node: int) -> None:
+        del self._heads[node]
+        self._keys.pop(node, None)
+
+    def touch(self, node: int) -> None:
+        """Says that usage changed at a queue; shares in other children of the root stay."""
+        part = self._tree.paths[node][-2:][0]
+        for other in [each for each in self._keys if part in self._tree.paths[each]]:
+            del self._keys[other]
+
+    def winner(self) -> int | None:
+        """The queue whose head wins, or None without heads."""
         winners: dict[int, tuple[tuple[bool, Rank, Order], int]] = {}
-        keys: dict[tuple[int, int], tuple[bool, Rank, Order]] = {}
-        involved: set[int] = set()
-        for node, (cells, order) in heads.items():
-            path = tree.paths[node]
-            involved.update(path)
-            requested = [cell for cell, amount in cells if amount > 0]
-            tree.add(node, cells)
-            for at in path:
-                share = self._shares.share(at)
-                keys[node, at] = (share.borrows_on(requested), share.rank, order)
-            tree.remove(node, cells)
+        paths = self._tree.paths
+        for node in self._heads:
+            if node not in self._keys:
+                self._keys[node] = self._show(node)
+        involved = {at for node in self._heads for at in paths[node]}
         for at in sorted(involved, reverse=True):  # children before parents
             winner = winners[at][1] if at in winners else at
-            parent = tree.parent[at]
+            parent = self._tree.parent[at]
             if parent < 0:
                 return winner
-            candidate = (keys[winner, at], winner)
+            depth = len(paths[winner]) - len(paths[at])
+            candidate = (self._keys[winner][depth], winner)
             if parent not in winners or candidate < winners[parent]:
                 winners[parent] = candidate
-        raise ValueError("a tournament needs a head")
+        return None
+
+    def _show(self, node: int) -> list[tuple[bool, Rank, Order]]:
+        """What a head shows at its queue and at each cohort above, as if it were admitted."""
+        cells, order = self._heads[node]
+        requested = [cell for cell, amount in cells if amount > 0]
+        self._tree.add(node, cells)
+        shares = [self._shares.share(at) for at in self._tree.paths[node]]
+        self._tree.remove(node, cells)
+        return [(share.borrows_on(requested), share.rank, order) for share in shares]

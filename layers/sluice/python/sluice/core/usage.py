@@ -91,7 +91,7 @@ class LocalQueueUsage:
         self._penalties.get(local_queue, {}).pop(workload, None)
 
     def weighted(self, local_queue: str, now_ms: int) -> float:
-        """What orders LocalQueues: lower goes first, infinite at weight 0.
+        """What orders LocalQueues: lower goes first, infinite at weight 0, 0 without a half-life.
 
         Sum over resources of weight times (consumed + pending penalty), CPU in whole cores,
         divided by the LocalQueue's weight.
@@ -99,6 +99,8 @@ class LocalQueueUsage:
         weight = self._weights_milli.get(local_queue, 1000) / 1000
         if weight <= 0:
             return math.inf
+        if self._settings.half_life_ms <= 0:
+            return 0.0
         total = 0.0
         account = self._accounts.get(local_queue)
         if account is not None:
