@@ -91,6 +91,17 @@ def test_partial_admission_has_a_minimum(annotation):
     assert f"metadata.annotations[{annotation}]" in errors(job)
 
 
+def test_a_jobset_starts_whole():
+    job_set = a_job_set(a_replicated_job("workers", 2, parallelism=4))
+    job_set["metadata"]["annotations"] = {"sluice.dev/min-parallelism": "2"}
+
+    assert "a JobSet starts whole" in str(errors(job_set))
+
+
+def test_a_minimum_above_the_size_is_reported_where_it_was_written():
+    assert set(errors(a_workload(parallelism=2, minParallelism=3))) == {"spec.minParallelism"}
+
+
 def test_the_short_form_has_arrays_minimums_and_devices():
     array = accepted(a_workload(array="0-99%10", minParallelism=2, resources={"gpu": 1}))
 

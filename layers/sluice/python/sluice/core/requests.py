@@ -32,7 +32,10 @@ def pod_sets(manifest: Mapping[str, Any], flaws: list[Flaw], path: str = "") -> 
     """
     sets = [_pod_set(name, count, job, flaws, at) for name, count, job, at in jobs(manifest, path)]
     minimum = min_parallelism(manifest)
-    if minimum is not None and len(sets) == 1:
+    if minimum is not None and manifest.get("kind") == "JobSet":
+        text = "is for Jobs; a JobSet starts whole or not at all"
+        flaws.append(Flaw("", _joined(path, f"metadata.annotations[{minimum[0]}]"), text))
+    elif minimum is not None:
         least = int(minimum[1]) if minimum[1].isascii() and minimum[1][:9].isdigit() else 0
         if not 1 <= least <= sets[0]["count"]:
             text = f"must be a whole number from 1 to the {sets[0]['count']} pods of the Job"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core import options as workload_options
@@ -197,6 +197,8 @@ def _compiled(spec: SpecFields, metadata: Mapping[str, Any]) -> short_form.Compi
             least = spec.integer("minParallelism", 1, minimum=1)
             annotations = {MIN_PARALLELISM[0]: str(least)}
             compiled.job["metadata"] = {"annotations": annotations}
+            place = {f"metadata.annotations[{MIN_PARALLELISM[0]}]": "spec.minParallelism"}
+            compiled = replace(compiled, origins={**compiled.origins, **place})
     if labels := metadata.get("labels"):
         own = dict(compiled.job.get("metadata") or {})
         own["labels"] = labels | (own.get("labels") or {})
