@@ -155,7 +155,7 @@ def control_plane(settings: Settings, endpoints: Endpoints, ports: dict[str, int
             program("karpenter"),
             port=ports["karpenter"],
             health=Health(f"http://127.0.0.1:{ports['karpenter']}/readyz"),
-            after=("crds", "ec2", "aws", *(("queue",) if settings.interruption_queue else ())),
+            after=("crds", "ec2", *(["queue"] if settings.interruption_queue else [])),
             environment={
                 "KUBECONFIG": str(layout.kubeconfig),
                 "CLUSTER_NAME": endpoints.cluster_name,

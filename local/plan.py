@@ -11,6 +11,7 @@ from local.apply import ApiServer, apply_all, read_manifests
 from local.build import karpenter_crds
 from local.certificates import make_certificates
 from local.endpoints import Endpoints
+from local.interruption_queue import make_queue
 from local.parts import Part, Step
 from local.ports import choose_ports
 from local.settings import CLONE, NODE_ROLE, Layout, Settings
@@ -93,7 +94,11 @@ def steps(settings: Settings, endpoints: Endpoints) -> list[Step]:
                 server.await_condition(manifest, "Ready")
         apply_all(server, read_manifests(MANIFESTS / "after-karpenter", {}))
 
+    def queue() -> None:
+        make_queue(endpoints, settings.interruption_queue or "")
+
     return [
+        *([Step("queue", queue, after=("aws",))] if settings.interruption_queue else []),
         Step("crds", crds, after=("kube-apiserver",)),
         Step("node class", node_class, after=("crds", "ec2")),
         Step("node pools", node_pools, after=("node class", "karpenter")),
