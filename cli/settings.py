@@ -11,11 +11,11 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from cli.errors import CommandError
 from sluice.configuration import Configuration, ConfigurationError, load
+
+from cli.errors import CommandError
 
 CONFIGURATION = "sluice.yaml"
 LOCAL_FOLDER = ".local"
@@ -51,7 +51,8 @@ class Settings:
     keys: Keys | None = None
 
 
-# What the stacks publish as `/<name>/<parameter>`, and the variable that overrides it.
+# What the stacks publish as `/<name>/<parameter>` and commands use, with the variable that
+# overrides it.
 PUBLISHED = {
     "api": "SLUICE_API_URL",
     "queues/submissions": "SLUICE_SUBMISSIONS_QUEUE_URL",
@@ -144,18 +145,12 @@ def _embedded_stack(environment: Mapping[str, str], folder: Path) -> dict[str, s
 
 
 def _outputs(folder: Path) -> dict[str, str]:
-    """Names of the deployed parts as `cdk deploy --outputs-file` wrote them, if it did."""
+    """Names of the deployed parts as `sluice local up` wrote them, if it did."""
     try:
-        stacks: dict[str, dict[str, str]] = json.loads((folder / "outputs.json").read_text())
+        outputs: dict[str, str] = json.loads((folder / "outputs.json").read_text())
     except (OSError, ValueError):
         return {}
-    outputs = {name: value for stack in stacks.values() for name, value in stack.items()}
-    return {key: outputs[_output(key)] for key in PUBLISHED if _output(key) in outputs}
-
-
-def _output(parameter: str) -> str:
-    """The stack output of a published parameter: `queues/submissions` is `QueuesSubmissions`."""
-    return "".join(word.capitalize() for word in parameter.split("/"))
+    return {key: outputs[key] for key in PUBLISHED if key in outputs}
 
 
 def _answers(endpoint: str) -> bool:
