@@ -90,8 +90,8 @@ CONFIGURATIONS = {
         workloads=(WorkloadSpec(priority=0), WorkloadSpec(priority=1)),
         jobs_per_generation=1,
         preempts=True,
+        migrates=True,
         reclaims=False,
-        cancels=False,
     ),
     "limits": Configuration(
         workloads=TWO,

@@ -33,7 +33,7 @@ MUTANTS = {
     "two_writes": Mutant(("commit_is_one_transaction",), "two_admitters", "I1 ledger (1,)"),
     "no_version": Mutant(("commit_checks_version",), "two_admitters", "I1 ledger (1,)"),
     "no_workload_condition": Mutant(
-        ("commit_checks_workloads",), "preemption", "I5 terminal state left: FINISHED"
+        ("commit_checks_workloads",), "preemption", "I5 terminal state left"
     ),
     "version_not_raised_on_release": Mutant(
         ("commit_raises_version_on_release",), "two_admitters", "I7"

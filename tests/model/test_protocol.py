@@ -121,8 +121,8 @@ def test_what_is_available_is_exactly_what_the_auditor_still_accepts(
 def test_the_command_line_prints_the_figures_and_says_whether_it_is_safe(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["preemption"]) == 0
+    assert main(["limits"]) == 0
     assert "stuck states (I4) 0" in capsys.readouterr().out
 
-    assert main(["preemption", "--without", "release_waits_for_gone"]) == 1
+    assert main(["limits", "--without", "release_waits_for_gone"]) == 1
     assert "VIOLATION         I3" in capsys.readouterr().out
