@@ -2,13 +2,6 @@
 
 import json
 import re
-import socket
-import ssl
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from pathlib import Path
 
 import pytest
 from kubernetes.client import models
@@ -22,7 +15,6 @@ JOB_SET_TYPES |= {"JobSetSuccessPolicy", "FailurePolicy", "FailurePolicyRule", "
 JOB_SET_TYPES |= {"JobTemplateSpec"}
 # In one of the two versions only.
 RETIRED = {"1.36": {("PodSpec", "workloadRef")}, "1.35": {("PodSpec", "schedulingGroup")}}
-BINARIES = Path.home() / ".cache/sluice/bin"
 
 
 def looked_at() -> set[tuple[str, str]]:
@@ -110,72 +102,8 @@ def test_every_field_of_kubernetes_1_35_has_an_entry_and_no_entry_is_invented():
 
 
 @pytest.mark.stack
-def test_every_field_of_kubernetes_1_36_has_an_entry_and_no_entry_is_invented(tmp_path):
-    known = reached(of_openapi(openapi_of_the_api_server(tmp_path)), "Job")
+def test_every_field_of_kubernetes_1_36_has_an_entry_and_no_entry_is_invented(api_server):
+    known = reached(of_openapi(api_server.get("/openapi/v3/apis/batch/v1")), "Job")
 
     assert known - looked_at() == set()
     assert looked_at() - known == RETIRED["1.36"]
-
-
-def openapi_of_the_api_server(folder: Path) -> dict:
-    """What the API server itself publishes about batch/v1; etcd and it run only for the moment."""
-    server = max(BINARIES.glob("kube-apiserver-*"))
-    etcd = max(BINARIES.glob("etcd-*"))
-    client, peer, api = free_port(), free_port(), free_port()
-    key, tokens = folder / "accounts.key", folder / "tokens.csv"
-    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-    tokens.write_text('secret,admin,admin,"system:masters"\n')
-    address = f"http://127.0.0.1:{client}"
-    members = f"http://127.0.0.1:{peer}"
-    etcd_flags = {
-        "data-dir": folder / "etcd",
-        "listen-client-urls": address,
-        "advertise-client-urls": address,
-        "listen-peer-urls": members,
-        "initial-advertise-peer-urls": members,
-        "initial-cluster": f"default={members}",
-    }
-    server_flags = {
-        "etcd-servers": address,
-        "bind-address": "127.0.0.1",
-        "advertise-address": "127.0.0.1",
-        "secure-port": api,
-        "cert-dir": folder / "certificates",
-        "token-auth-file": tokens,
-        "service-account-issuer": "https://sluice",
-        "service-account-key-file": key,
-        "service-account-signing-key-file": key,
-        "service-cluster-ip-range": "10.0.0.0/24",
-        "authorization-mode": "RBAC",
-    }
-    running = []
-    try:
-        for binary, flags in ((etcd, etcd_flags), (server, server_flags)):
-            command = [str(binary), *(f"--{flag}={value}" for flag, value in flags.items())]
-            quiet = subprocess.DEVNULL
-            running.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
-        return fetched(f"https://127.0.0.1:{api}/openapi/v3/apis/batch/v1")
-    finally:
-        for program in reversed(running):
-            program.terminate()
-            program.wait(30)
-
-
-def fetched(url: str) -> dict:
-    trusting = ssl._create_unverified_context()  # our own server, on loopback
-    request = urllib.request.Request(url, headers={"Authorization": "Bearer secret"})
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(request, context=trusting, timeout=5) as answer:
-                found: dict = json.load(answer)
-                return found
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise TimeoutError(f"{url} did not answer within a minute")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

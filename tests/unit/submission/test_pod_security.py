@@ -76,7 +76,9 @@ STRICT_PODS = [
     for fields, path in RESTRICTED_CONTAINER
     for kind in ("containers", "initContainers", "ephemeralContainers")
 ]
-STRICT_PODS += [({"volumes": [{"name": "v", "nfs": {}}]}, "volumes[0].nfs")]
+STRICT_PODS += [
+    ({"volumes": [{"name": "v", "nfs": {"server": "x", "path": "/"}}]}, "volumes[0].nfs")
+]
 
 
 def refused(pod: dict, level: PodSecurity) -> set[str]:

@@ -260,7 +260,9 @@ def test_devices_get_the_limit_that_kubernetes_wants():
 
 
 def test_every_job_of_a_jobset_is_placed_by_its_own_flavor():
-    workload = accepted(a_job_set(a_replicated_job("driver"), a_replicated_job("workers", 2)))
+    workload = accepted(
+        a_job_set(a_replicated_job("driver"), a_replicated_job("workers", 2, suspend=True))
+    )
     placements = {"driver": Placement(1, {"f": "od"}), "workers": Placement(2, {"f": "spot"})}
 
     (job_set,) = rendered(workload, placements=placements)
@@ -273,6 +275,7 @@ def test_every_job_of_a_jobset_is_placed_by_its_own_flavor():
     assert chosen == [("driver", "od"), ("workers", "spot")]
     for entry in job_set["spec"]["replicatedJobs"]:
         job = entry["template"]
+        assert "suspend" not in job["spec"]
         assert job["metadata"]["labels"]["sluice.dev/workload"] == workload.id
         assert job["spec"]["template"]["metadata"]["labels"]["sluice.dev/pod-set"] == entry["name"]
 

@@ -187,6 +187,18 @@ def test_unknown_fields_are_errors_with_a_suggestion_at_every_depth():
     assert "did you mean interval?" in errors(native)["spec.checkpoint.intervall"]
 
 
+def test_refused_fields_of_any_shape_hide_no_other_flaw():
+    odd = {"ephemeralContainers": True, "nodeSelector": 7, "volumes": [{"name": "v", "nfs": 1}]}
+    found = errors(a_job(a_pod(**odd, hostPID=True)))
+
+    assert set(found) == {
+        f"{POD}.ephemeralContainers",
+        f"{POD}.nodeSelector",
+        f"{POD}.volumes[0].nfs",
+        f"{POD}.hostPID",
+    }
+
+
 def test_all_errors_are_collected():
     document = a_workload(
         image="@@", priorty="high", resources={"cpu": "a lot"}, deadlines={"maxRuntime": "soon"}

@@ -85,6 +85,7 @@ def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
     for pod_set, replicas, job, _ in jobs(rendered):
         _job(job, replicas, pod_set, run)
     for entry in spec.get("replicatedJobs") or []:
+        entry["template"]["spec"].pop("suspend", None)  # the JobSet suspends its Jobs
         template = entry["template"].get("metadata") or {}
         entry["template"]["metadata"] = _template_metadata(template, _labels(run))
     return [*_volumes(run), rendered]

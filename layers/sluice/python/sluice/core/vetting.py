@@ -150,8 +150,22 @@ def vet(manifest: Mapping[str, Any], tenant: Tenant, path: str = "") -> list[Fla
     run.struct(manifest, kind, path)
     _credentials(manifest, path, run)
     if run.misshapen == 0:
-        _whole(manifest, path, run)
+        _whole(_submittable(manifest, kind), path, run)
     return run.flaws
+
+
+def _submittable(value: Any, shape: str) -> Any:
+    """A well-shaped value without what submitters may not write, which may have any shape."""
+    if shape in FIELDS:
+        entries = {name: FIELDS[shape].get(name, "refused any").split(" ") for name in value}
+        return {
+            name: _submittable(item, entries[name][1])
+            for name, item in value.items()
+            if item is not None and entries[name][0] in {"pass", "bounded", "profile"}
+        }
+    if shape.startswith("["):
+        return [_submittable(item, shape[1:-1]) for item in value]
+    return value
 
 
 def without_nulls(value: Any) -> Any:
@@ -193,7 +207,7 @@ def _whole(manifest: Mapping[str, Any], path: str, run: _Vetting) -> None:
             if not (entry.get("template") or {}).get("spec"):
                 run.wrong(f"{at}.replicatedJobs[{place}].template.spec", "is missing")
                 return None
-    for _, _, job, where in jobs(without_nulls(manifest), path):
+    for _, _, job, where in jobs(manifest, path):
         _job(job, where, run)
     return None
 
