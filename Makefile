@@ -3,8 +3,38 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCKS := requirements.txt $(wildcard requirements/*.txt)
 
-.PHONY: setup lock
-setup: .venv/.ready
+.PHONY: help setup demo test check bench synth deploy destroy lock
+help: ## What can be done here
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: .venv/.ready ## Prepare .venv with the `sluice` command in it
+
+demo: setup ## The main job on the embedded stack, told and checked
+	@$(BIN)/python -m local.demo
+
+check: setup ## A developer's loop: linters, types, import contracts, unit and property tests
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy layers/sluice/python/sluice functions cli infra local agent app.py
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q -n 2 -m "not stack and not kubelet" tests
+
+test: setup ## Everything: check, then the embedded stack (builds the control plane if need be)
+	$(MAKE) --no-print-directory check
+	$(BIN)/sluice local prepare
+	$(BIN)/pytest -q -m "stack or kubelet" tests
+
+bench: setup ## Ratios and latencies, measured in one run
+	$(BIN)/python -m tests.bench
+
+synth: setup ## Synthesize the stacks of sluice.yaml into cdk.out
+	$(BIN)/python -m infra synth
+
+deploy: setup ## Deploy the stacks of sluice.yaml to the account of your AWS credentials
+	$(BIN)/python -m infra deploy
+
+destroy: setup ## Remove the stacks; what is retained is listed
+	$(BIN)/python -m infra destroy
 
 .venv/.ready: pyproject.toml $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sluice needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
