@@ -204,7 +204,9 @@ def account(ids: Sequence[str]) -> None:
     for workload in ids:
         got = _got(workload)
         at = [got[key] / 1000 for key in ("createdAt", "admittedAt", "startedAt", "finishedAt")]
-        waited, starting, ran = (later - earlier for earlier, later in zip(at, at[1:], strict=False))
+        waited, starting, ran = (
+            later - earlier for earlier, later in zip(at, at[1:], strict=False)
+        )
         print(f"{workload}  {waited:5.1f} s  {starting:7.1f} s  {ran:4.1f} s")
 
 
@@ -225,7 +227,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     finally:
         if not chosen.keep:
-            subprocess.run([sys.executable, "-m", "cli.main", "local", "down"], cwd=CLONE, check=False)
+            subprocess.run(
+                [sys.executable, "-m", "cli.main", "local", "down"], cwd=CLONE, check=False
+            )
     say("done: every check held")
     return 0
 

@@ -65,7 +65,9 @@ class SignedCall:
         encoded = token.removeprefix(PREFIX)
         try:
             url = urllib.parse.urlsplit(
-                base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+                base64.b64decode(
+                    encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True
+                ).decode()
             )
         except (binascii.Error, UnicodeDecodeError, ValueError) as error:
             raise TokenRefusedError("not the base64 of a URL") from error
