@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class App:
-    """Settings, the api and the submission queue of one command; clock and sleep are replaceable."""
+    """Settings, the api and the submission queue of one command; time is replaceable."""
 
     profile: str | None = None
     api_url: str | None = None
@@ -28,25 +28,25 @@ class App:
 
     @cached_property
     def settings(self) -> Settings:
-        from cli.settings import discover  # noqa: PLC0415 - a command pays for what it uses
+        from cli.settings import discover
 
         return discover(profile=self.profile, api_url=self.api_url)
 
     @cached_property
     def aws(self) -> Aws:
-        from cli.aws import Aws  # noqa: PLC0415
+        from cli.aws import Aws
 
         return Aws(self.settings)
 
     @cached_property
     def client(self) -> Client:
-        from cli.client import Client  # noqa: PLC0415
+        from cli.client import Client
 
         return Client(self.aws.transport())
 
     def outbox(self, transport: str) -> Outbox:
         """The way of documents to the control plane: `sqs` or `events`."""
-        from cli.outbox import EventOutbox, SqsOutbox  # noqa: PLC0415
+        from cli.outbox import EventOutbox, SqsOutbox
 
         if transport == "events":
             return EventOutbox(self.aws.client("events"), self.aws.published("bus").value)

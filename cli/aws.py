@@ -8,7 +8,7 @@ import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CommandError, DeniedError, UnavailableError
-from cli.settings import PUBLISHED, Setting, Settings
+from cli.settings import Setting, Settings
 from cli.transport import FunctionUrl
 
 DENIED_CODES = {"AccessDenied", "AccessDeniedException", "UnrecognizedClientException"}
@@ -58,8 +58,8 @@ class Aws:
                 raise CommandError(
                     f"no Sluice named {self.settings.name.value!r} is deployed in {self.region}: "
                     f"the SSM parameter {path} does not exist",
-                    hint=f"start the embedded stack (`sluice local up`), deploy (`make deploy`), "
-                    f"name it in sluice.yaml, or set {PUBLISHED[parameter]}",
+                    hint="start the embedded stack (`sluice local up`), deploy (`make deploy`), "
+                    "or name it in sluice.yaml",
                 ) from error
             raise explained(error) from error
         except BotoCoreError as error:
@@ -93,7 +93,7 @@ def explained(error: ClientError | BotoCoreError) -> CommandError:
         if code in DENIED_CODES:
             return DeniedError(str(error), hint="check with `aws sts get-caller-identity`")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if status >= 500 or "Throttl" in code:  # noqa: PLR2004 - HTTP's own border
+        if status >= 500 or "Throttl" in code:
             return UnavailableError(str(error), hint="try again")
         return CommandError(str(error))
     if type(error).__name__ in {"NoCredentialsError", "CredentialRetrievalError"}:

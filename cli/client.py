@@ -1,8 +1,7 @@
 """The api as methods; HTTP answers become values or errors of this command."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from cli.errors import (
     AmbiguousError,

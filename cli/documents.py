@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-
-from cli.errors import RefusedError
 from sluice.core.documents import Document, valid_key
 from sluice.core.identity import workload_id
+
+from cli.errors import RefusedError
 
 Json = dict[str, Any]
 
@@ -109,7 +109,7 @@ def _parse(text: str, place: str) -> Iterator[Source]:
         except ValueError as error:
             raise RefusedError(f"{place} is no JSON: {error}") from error
     else:
-        import yaml  # noqa: PLC0415 - JSON needs no YAML parser
+        import yaml
 
         try:
             parsed = list(yaml.load_all(text, Loader=_loader()))
@@ -122,15 +122,14 @@ def _parse(text: str, place: str) -> Iterator[Source]:
 
 def _loader() -> Any:
     """YAML without timestamps: what looks like a date is text to Kubernetes, and to JSON."""
-    import yaml  # noqa: PLC0415
+    import yaml
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-        yaml_implicit_resolvers = {
-            first: [(tag, pattern) for tag, pattern in rules if not tag.endswith(":timestamp")]
-            for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-    return Loader
+    fast: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in rules if not tag.endswith(":timestamp")]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (fast,), {"yaml_implicit_resolvers": resolvers})
 
 
 def _items(item: Any, place: str) -> Iterator[Source]:

@@ -75,17 +75,17 @@ def document(value: Any, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
-        import yaml  # noqa: PLC0415 - only this form needs it
+        import yaml
 
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """Left-aligned columns, two spaces apart, nothing cut off, control characters escaped."""
-    clean = [[clean(cell) for cell in row] for row in cells]
-    widths = [max(map(len, column)) for column in zip(headings, *clean, strict=True)]
+    plain = [[clean(cell) for cell in row] for row in cells]
+    widths = [max(map(len, column)) for column in zip(headings, *plain, strict=True)]
     lines = ["  ".join(h.ljust(w) for h, w in zip(headings, widths, strict=True)).rstrip()]
-    for row in clean:
+    for row in plain:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         coloured = [p.replace(c, paint(c), 1) for p, c in zip(padded, row, strict=True)]
         lines.append("  ".join(coloured).rstrip())

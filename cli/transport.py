@@ -39,7 +39,7 @@ class FunctionUrl:
     """Signs for service `lambda` (SigV4) and keeps the connection between calls."""
 
     def __init__(self, url: str, region: str, credentials: Any) -> None:
-        import urllib3  # noqa: PLC0415 - `--help` must not pay for it
+        import urllib3
 
         self.url, self.region, self.credentials = url.rstrip("/"), region, credentials
         self.pool = urllib3.PoolManager(
@@ -47,9 +47,9 @@ class FunctionUrl:
         )
 
     def __call__(self, request: Request) -> Response:
-        import urllib3  # noqa: PLC0415
-        from botocore.auth import SigV4Auth  # noqa: PLC0415
-        from botocore.awsrequest import AWSRequest  # noqa: PLC0415
+        import urllib3
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
 
         path = "/".join(quote(segment, safe="") for segment in request.path)
         query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
@@ -63,7 +63,10 @@ class FunctionUrl:
         SigV4Auth(self.credentials, "lambda", self.region).add_auth(signed)
         try:
             answer = self.pool.request(
-                request.method, str(signed.url), body=body or None, headers=dict(signed.headers.items())
+                request.method,
+                str(signed.url),
+                body=body or None,
+                headers=dict(signed.headers.items()),
             )
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from cli.errors import UnavailableError, WorkloadNotFoundError
+from cli.errors import KeyReusedError, UnavailableError, WorkloadNotFoundError
 from cli.exit_codes import Exit
 from cli.output import hint, paint
 from cli.selection import ENDED
@@ -88,7 +88,7 @@ def live_view(app: App) -> Iterator[View]:
     if not sys.stderr.isatty():
         yield Lines()
         return
-    from cli.live import table_view  # noqa: PLC0415 - rich only where it is seen
+    from cli.live import table_view
 
     with table_view(app) as view:
         yield view
@@ -96,18 +96,24 @@ def live_view(app: App) -> Iterator[View]:
 
 @dataclass
 class Watch:
-    """Polls the api; `fresh` ids were just sent, so that their records may still be under way."""
+    """Polls the api until every workload has reached the goal.
+
+    `fresh` ids were just sent, so that their records may still be under way; `digests` says which
+    document each id was sent with.
+    """
 
     app: App
     ids: Sequence[str]
     goal: str = "finished"
     timeout_seconds: float | None = None
     fresh: bool = False
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, view: View) -> list[Json]:
         """The last state of each workload, in the order of the ids.
 
-        Ends when all have reached the goal, or after the timeout. Raises WorkloadNotFoundError.
+        Ends when all have reached the goal, or after the timeout. Raises WorkloadNotFoundError,
+        and KeyReusedError when an id turns out to belong to another document.
         """
         started = self.app.now()
         known: dict[str, Json] = {}
@@ -120,7 +126,7 @@ class Watch:
                 failures = 0
             except UnavailableError:
                 failures += 1
-                if failures > 5:  # noqa: PLR2004 - about ten seconds of silence
+                if failures > 5:
                     raise
             self._require(waiting, known, elapsed)
             workloads = [known.get(i) or _submitted(i) for i in self.ids]
@@ -129,15 +135,25 @@ class Watch:
                 return workloads
             if self.timeout_seconds is not None and elapsed >= self.timeout_seconds:
                 return workloads
-            self.app.sleep(0.5 if elapsed < 10 else 1 if elapsed < 60 else 3)  # noqa: PLR2004
+            self.app.sleep(0.5 if elapsed < 10 else 1 if elapsed < 60 else 3)
 
     def _ask(self, ids: Sequence[str]) -> dict[str, Json]:
         found: dict[str, Json] = {}
         for start in range(0, len(ids), BATCH):
             batch = ",".join(ids[start : start + BATCH])
             for workload in self.app.client.ask("workloads", ids=batch)["items"]:
+                self._require_own(workload)
                 found[workload["id"]] = workload
         return found
+
+    def _require_own(self, workload: Json) -> None:
+        """The id of a key that was used before stands for the document of then."""
+        sent = self.digests.get(workload["id"])
+        if sent and workload.get("digest") != sent:
+            raise KeyReusedError(
+                f"the idempotency key of {workload['id']} was used before, for another document",
+                hint=f"use a new key; `sluice get {workload['id']} -o yaml` shows the first",
+            )
 
     def _require(self, ids: Sequence[str], known: Mapping[str, Json], elapsed: float) -> None:
         missing = [i for i in ids if i not in known]

@@ -40,7 +40,7 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
         click.echo("\nRuns:")
         click.echo(_runs(found["runs"]))
     for error in found.get("errors") or ():
-        click.echo(clean(f"\nError in {error['field']}: {error['message']}"))
+        click.echo("\n" + clean(f"Error in {error['field']}: {error['message']}"))
     click.echo("\nEvents:")
     click.echo(
         table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +11,7 @@ from cli.app import pass_app
 from cli.errors import NotFoundError
 from cli.output import hint
 from cli.selection import ENDED, find, one_workload
+from cli.watching import Lines, Watch
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -95,12 +96,9 @@ class Reader:
                 return
 
 
-def follow_to_the_end(app: App, workload_id: str, *, fresh: bool) -> None:
-    """Prints logs until the workload ends; `fresh`: its record may still be under way."""
-    if fresh:
-        from cli.watching import Lines, Watch  # noqa: PLC0415
-
-        Watch(app, [workload_id], "running", fresh=True)(Lines())
+def follow_to_the_end(app: App, workload_id: str, digests: Mapping[str, str]) -> None:
+    """Prints the logs of a workload that was sent just now, from its start to its end."""
+    Watch(app, [workload_id], "running", fresh=True, digests=digests)(Lines())
     _follow(app, Reader(app, workload_id, None, "", ""))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("-q", "--queue", required=True, help="LocalQueue.")
 @click.option("-N", "--namespace", help="Namespace; default: your tenant's.")
 @click.option("--cpu", default="1", show_default=True, help="CPU per pod, e.g. 4 or 500m.")
-@click.option("--memory", default="1Gi", show_default=True, help="Memory per pod, e.g. 16Gi.")
+@click.option("--memory", help="Memory per pod, e.g. 16Gi.")
 @click.option("--gpu", type=click.IntRange(min=1), help="GPUs (nvidia.com/gpu) per pod.")
 @click.option("--parallelism", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--priority", help="WorkloadPriorityClass.")
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.argument("command", nargs=-1, metavar="-- COMMAND [ARGUMENT]...")
 @delivery_options
 @pass_app
-def run(  # noqa: PLR0913, PLR0917 - one parameter for each flag
+def run(
     app: App,
     *,
     image: str,
@@ -44,7 +44,7 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each flag
     queue: str,
     namespace: str | None,
     cpu: str,
-    memory: str,
+    memory: str | None,
     gpu: int | None,
     parallelism: int,
     priority: str | None,
@@ -55,7 +55,9 @@ def run(  # noqa: PLR0913, PLR0917 - one parameter for each flag
     **delivery: object,
 ) -> None:
     """Submit one container without a file; what follows `--` is its command."""
-    resources: Json = {"cpu": cpu, "memory": memory}
+    resources: Json = {"cpu": cpu}
+    if memory:
+        resources["memory"] = memory
     if gpu:
         resources["nvidia.com/gpu"] = gpu
     spec: Json = {"queue": queue, "image": image, "resources": resources}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.core.identity import digest
 
 from cli.app import pass_app
 from cli.documents import Submission, read, submission
@@ -125,15 +126,16 @@ def deliver(
         if output in {"table", "wide"} and not (wait or follow):
             hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
     else:
-        hint("submitted " + " ".join(ids[:10]) + (" …" if len(ids) > 10 else ""))  # noqa: PLR2004
+        hint("submitted " + " ".join(ids[:10]) + (" …" if len(ids) > 10 else ""))
+    digests = {each.id: digest(each.document) for each in submissions}
     if follow:
-        from cli.commands.logs import follow_to_the_end  # noqa: PLC0415
+        from cli.commands.logs import follow_to_the_end
 
-        follow_to_the_end(app, ids[0], fresh=True)
+        follow_to_the_end(app, ids[0], digests)
     if wait or follow:
-        from cli.commands.wait import follow as follow_states  # noqa: PLC0415
+        from cli.commands.wait import follow as follow_states
 
-        follow_states(app, ids, timeout_seconds=timeout, form=output, fresh=True)
+        follow_states(app, ids, timeout_seconds=timeout, form=output, digests=digests)
 
 
 def _require_distinct(submissions: Sequence[Submission]) -> None:
@@ -148,7 +150,9 @@ def _require_distinct(submissions: Sequence[Submission]) -> None:
 def _check(app: App, submissions: Sequence[Submission], where: str, output: str) -> None:
     """Dry run: says of each document whether it would be taken. Exit code 5 if one would not."""
     if where == "client":
-        verdicts = [_checked_here(each) for each in submissions]
+        from cli.vetting import checked
+
+        verdicts = [checked(each) for each in submissions]
     else:
         documents = [each.document for each in submissions]
         verdicts = app.client.tell("whatif", body={"documents": documents})["items"]

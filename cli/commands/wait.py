@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -54,10 +54,13 @@ def follow(
     goal: str = "finished",
     timeout_seconds: float | None = None,
     form: str = "table",
-    fresh: bool = False,
+    digests: Mapping[str, str] | None = None,
 ) -> None:
-    """Waits, prints the final states, and ends the command with the outcome."""
-    watch = Watch(app, ids, goal, timeout_seconds, fresh)
+    """Waits, prints the final states, and ends the command with the outcome.
+
+    `digests` are those of documents that were sent just now.
+    """
+    watch = Watch(app, ids, goal, timeout_seconds, bool(digests), digests or {})
     try:
         with live_view(app) as view:
             final = watch(view)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.app import pass_app
-from cli.figures import amounts, between
+from cli.figures import amounts, between, span
 from cli.output import Json, clean, document, output_option, table
 from cli.selection import find, one_workload
 
@@ -33,33 +34,41 @@ def why(app: App, *, workload: str | None, name: str | None, output: str) -> Non
     if output in {"json", "yaml"}:
         document(answer, output)
         return
-    now_ms = int(app.now() * 1_000)
-    click.echo(clean(answer["headline"]))
-    reason = answer.get("reason")
-    if reason and reason["code"]:
-        click.echo(f"\nReason:  {reason['code']} ({reason['action']})")
-        click.echo(f"         {ACTIONS.get(reason['action'], '')}")
+    for line in told(answer, int(app.now() * 1_000)):
+        click.echo(line)
+
+
+def told(answer: Json, now_ms: int) -> Iterator[str]:
+    """The answer as lines for people; parts without content are left out."""
+    yield clean(answer["headline"])
+    if reason := answer.get("reason"):
+        yield f"\nReason:  {reason['code']} ({reason['action']})"
+        yield f"         {ACTIONS[reason['action']]}"
     if answer.get("quota"):
-        click.echo("\nQuota:")
-        click.echo(_quota(answer["quota"]))
+        yield f"\nQuota of {answer['clusterQueue']}:"
+        yield _quota(answer["quota"])
     if answer.get("holders"):
-        click.echo("\nHeld by:")
-        click.echo(_people(answer["holders"], now_ms, "HELD-FOR", "since"))
+        yield "\nHeld by:"
+        yield _people(answer["holders"], now_ms, "HELD-FOR", "since")
     if answer.get("ahead"):
-        click.echo("\nAhead in the queue:")
-        click.echo(_people(answer["ahead"], now_ms, "WAITING", "createdAt"))
+        yield "\nAhead in the queue:"
+        yield _people(answer["ahead"], now_ms, "WAITING", "createdAt")
+    yield from _outlook(answer)
+
+
+def _outlook(answer: Json) -> Iterator[str]:
     if answer.get("position"):
-        click.echo(f"\nPosition: {answer['position']} in {answer['clusterQueue']}")
-    if eta := answer.get("approximateWaitSeconds"):
-        click.echo(f"Approximate wait: {between(1, 1 + int(eta * 1_000))}")
+        yield f"\nPosition: {answer['position']} of {answer['waiting']} in {answer['clusterQueue']}"
+    if estimate := answer.get("approximateWaitSeconds"):
+        yield f"Approximate wait: {span(estimate)}"
     if answer.get("attempts"):
-        click.echo("\nEarlier attempts:")
-        for attempt in answer["attempts"]:
-            click.echo(clean(f"  generation {attempt['generation']}: {attempt['outcome']}"))
+        yield "\nEarlier attempts:"
+    for attempt in answer.get("attempts", ()):
+        yield clean(f"  generation {attempt['generation']}: {attempt['outcome']}")
     if answer.get("wouldHelp"):
-        click.echo("\nWhat would admit it:")
-        for step in answer["wouldHelp"]:
-            click.echo(clean(f"  - {step}"))
+        yield "\nWhat would admit it:"
+    for step in answer.get("wouldHelp", ()):
+        yield clean(f"  - {step}")
 
 
 def _quota(lines: list[Json]) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from functions.api import handler
 from sluice.core import workload as lifecycle
 from sluice.core.identity import workload_id
 from sluice.core.workload import Workload
@@ -24,6 +23,8 @@ from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.steer import Steer
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.whatif import WhatIf
+
+from functions.api import handler
 from tests.fakes import (
     FakeClock,
     FakeKubernetes,
@@ -114,7 +115,12 @@ def local_queue(namespace: str, name: str, cq: str) -> dict[str, Any]:
 
 
 def cluster(name: str) -> dict[str, Any]:
-    return {"apiVersion": "sluice.dev/v1", "kind": "Cluster", "metadata": {"name": name}, "spec": {}}
+    return {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": {},
+    }
 
 
 def native(
@@ -170,6 +176,7 @@ class ControlPlane:
             self.timeline,
             self.logs,
             self.clock,
+            self.admit,
             self.kubernetes,
         )
         self.api = Api(

@@ -180,7 +180,15 @@ def api() -> Api:
     from sluice.usecases.whatif import WhatIf
 
     query = Query(
-        workloads(), ledgers(), catalog(), manifests(), timeline(), logs(), clock(), clusters()
+        workloads=workloads(),
+        ledgers=ledgers(),
+        catalog=catalog(),
+        manifests=manifests(),
+        timeline=timeline(),
+        archive=logs(),
+        clock=clock(),
+        admit=admit(),
+        clusters=clusters(),
     )
     return Api(
         catalog(),

@@ -97,7 +97,7 @@ def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Auth
 def _normal(principal: str) -> str:
     """A principal of a Tenant in the form that callers are compared in."""
     parts = principal.split(":", 5)
-    if len(parts) == 6 and parts[5].startswith(("role/", "assumed-role/")):  # noqa: PLR2004, an ARN
+    if len(parts) == 6 and parts[5].startswith(("role/", "assumed-role/")):
         kind, _, path = parts[5].partition("/")
         name = path.rpartition("/")[2] if kind == "role" else path.partition("/")[0]
         return f"role:{parts[4]}:{name}"

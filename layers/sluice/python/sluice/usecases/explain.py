@@ -253,7 +253,7 @@ def would_help(
         ending = enough_endings(workload, option, holders, tree)
         if ending:
             who = ", ".join(_known(caller, each) for each in ending[:3])
-            more = f" and {len(ending) - 3} more" if len(ending) > 3 else ""  # noqa: PLR2004
+            more = f" and {len(ending) - 3} more" if len(ending) > 3 else ""
             yield f"the end of {who}{more} gives back what it needs ({option.flavor})"
         free = {r: min(n, max(0, option.available[r])) for r, n in option.request.items()}
         if all(free.values()):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.cycle import schedule
 from sluice.core.workload import ON_CLUSTER, State, Workload, pending_key, phase
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
@@ -16,6 +17,7 @@ from sluice.usecases.refused import AmbiguousError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json, Refusals, workload_view
 
 if TYPE_CHECKING:
+    from sluice.core.admission import Refusal
     from sluice.ports import (
         Catalog,
         CatalogSnapshot,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         Timeline,
         Workloads,
     )
+    from sluice.usecases.admit import Admit
     from sluice.usecases.callers import Authority
 
 ID_LENGTH = 13
@@ -65,7 +68,11 @@ class Filters:
 
 @dataclass(frozen=True)
 class Query:
-    """Reads only. `clusters` serves live logs; without it only archived ones are found."""
+    """Reads only.
+
+    `admit` gathers what a pass would look at; it is never run. `clusters` serves live logs;
+    without it only archived ones are found.
+    """
 
     workloads: Workloads
     ledgers: Ledgers
@@ -74,6 +81,7 @@ class Query:
     timeline: Timeline
     archive: LogArchive
     clock: Clock
+    admit: Admit
     clusters: Clusters | None = None
 
     def listed(self, caller: Authority, filters: Filters) -> Json:
@@ -215,14 +223,28 @@ class Query:
         }
 
     def refusals(self, roots: Iterable[str]) -> Refusals:
-        """What the newest pass of each root said."""
+        """Why the workloads of these trees wait: what the core says now, else the newest pass."""
         found: dict[str, tuple[str, str, int]] = {}
         for root in sorted(set(roots) - {""}):
             packed = self.ledgers.newest_pass(root).get("refusals")
             if packed:
                 lines = json.loads(zlib.decompress(bytes(packed)))
                 found |= {i: (code, message, at) for i, (code, message, at) in lines.items()}
+            found |= {r.workload: (r.reason, r.message, r.position) for r in self._asked(root)}
         return Refusals(found)
+
+    def _asked(self, root: str) -> Iterator[Refusal]:
+        """What a pass over the tree would refuse at this moment; nothing is written."""
+        snapshot = self.catalog.snapshot()
+        config = configured(snapshot)
+        if root not in config.queues.roots():
+            return
+        ledger = self.ledgers.read(root)
+        gathered = self.admit.gather(root, ledger, snapshot, config)
+        scheduler = schedule(config.queues, gathered, ledger.usage, config.policy)
+        scheduler.run_pass(gathered.now)
+        for workload_id in scheduler.waiting_ids():
+            yield scheduler.why(workload_id)
 
     def _views(self, workloads: Sequence[Workload]) -> list[Json]:
         now = self.clock.now()

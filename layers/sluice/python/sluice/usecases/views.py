@@ -17,14 +17,15 @@ Json = dict[str, Any]
 
 
 class Refusals:
-    """The refusals of the newest pass of each root: code, message and position by workload."""
+    """Why workloads wait: code, message and how many are ahead, by workload."""
 
     def __init__(self, by_workload: Mapping[str, tuple[str, str, int]]) -> None:
         self.by_workload = by_workload
 
     def position(self, workload: Workload) -> int | None:
+        """1 is the head of its queue."""
         refusal = self.by_workload.get(workload.id)
-        return refusal[2] if refusal and workload.state is State.PENDING else None
+        return refusal[2] + 1 if refusal and workload.state is State.PENDING else None
 
     def reason(self, workload: Workload, now: int) -> Json | None:
         """Why the workload is not running, if it is not."""

@@ -1,0 +1,77 @@
+"""`sluice apply` and `sluice delete`: queues, flavors, tenants; Kueue's own YAML is accepted."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.documents import read
+from cli.output import Column, Json, clean, hint, output_option, rows
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+COLUMNS = (
+    Column("KIND", lambda row: row["kind"]),
+    Column("NAME", lambda row: row["name"]),
+    Column("RESULT", lambda row: row["result"]),
+)
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|-|DIR",
+    help="YAML, JSON.",
+)
+@click.option("--dry-run", is_flag=True, help="Validate and show the changes; write nothing.")
+@output_option
+@pass_app
+def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> None:
+    """Apply configuration: all of it at once, or nothing.
+
+    Kinds: Kueue's ClusterQueue, Cohort, LocalQueue, ResourceFlavor and WorkloadPriorityClass
+    (v1beta1, v1beta2), and Cluster and Tenant of sluice.dev/v1.
+    """
+    documents = [source.document for source in read(files)]
+    answer = app.client.tell("catalog", body={"documents": documents, "dryRun": dry_run})
+    rows(answer["items"], COLUMNS, output, name="name")
+    if output in {"table", "wide"}:
+        _show_changes(answer["items"])
+        if dry_run:
+            hint("dry run: nothing was written")
+
+
+def _show_changes(items: list[Json]) -> None:
+    """The fields that change, as a diff."""
+    for item in items:
+        if item["diff"]:
+            click.echo("\n" + clean(f"{item['kind']} {item['name']}:"))
+        for change in item["diff"]:
+            for sign, colour, value in (("-", "red", "before"), ("+", "green", "after")):
+                if change[value] is not None:
+                    line = clean(f"{sign} {change['field']}: {change[value]}")
+                    click.echo(f"  {click.style(line, fg=colour)}")
+
+
+@click.command()
+@click.argument("kind")
+@click.argument("name", metavar="NAME|NAMESPACE/NAME")
+@click.option("--dry-run", is_flag=True, help="Check only whether it is in use.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def delete(app: App, *, kind: str, name: str, dry_run: bool, yes: bool) -> None:
+    """Delete one applied object; refused while something uses it."""
+    if not dry_run and not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"delete {kind} {name}: say -y to mean it")
+        click.confirm(f"delete {kind} {name}?", abort=True, err=True)
+    app.client.delete("catalog", kind, *name.split("/"), dryRun=str(dry_run).lower())
+    click.echo(f"{kind} {name} {'could be deleted' if dry_run else 'deleted'}")

@@ -1,0 +1,55 @@
+"""`sluice config`: the settings in force, and where each comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.errors import CommandError
+from cli.output import Column, Json, output_option, rows
+from cli.settings import PUBLISHED
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+COLUMNS = (
+    Column("SETTING", lambda row: row["setting"]),
+    Column("VALUE", lambda row: row["value"]),
+    Column("SOURCE", lambda row: row["source"]),
+)
+
+
+@click.group()
+def config() -> None:
+    """Show settings and where they come from."""
+
+
+@config.command()
+@output_option
+@pass_app
+def show(app: App, *, output: str) -> None:
+    """Print which deployment is used and why."""
+    settings = app.settings
+    chosen = {
+        "name": settings.name,
+        "profile": settings.profile,
+        "region": settings.region,
+        "endpoint": settings.endpoint_url,
+    }
+    items: list[Json] = [
+        {"setting": name, "value": setting.value, "source": setting.source}
+        for name, setting in chosen.items()
+    ]
+    items += [_published(app, parameter) for parameter in PUBLISHED]
+    rows(items, COLUMNS, output, name="setting")
+
+
+def _published(app: App, parameter: str) -> Json:
+    """A published name, asked from SSM where nothing nearer says it."""
+    try:
+        found = app.aws.published(parameter)
+    except CommandError as error:
+        return {"setting": parameter, "value": "", "source": error.message}
+    return {"setting": parameter, "value": found.value, "source": found.source}

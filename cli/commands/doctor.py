@@ -1,0 +1,146 @@
+"""`sluice doctor`: checks a deployment from the caller's side, then the api's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.errors import CommandError, Outcome
+from cli.exit_codes import Exit
+from cli.output import Column, hint, output_option, rows
+
+if TYPE_CHECKING:
+    from cli.app import App
+    from cli.output import Json
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+QUEUES = ("submissions", "kicks", "commands", "interruptions")
+OLD_MESSAGES = 1_000
+
+COLUMNS = (
+    Column("CHECK", lambda row: row["check"]),
+    Column("RESULT", lambda row: row["result"]),
+    Column("MESSAGE", lambda row: row["message"]),
+    Column("ADVICE", lambda row: row["advice"]),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was checked, ok, warn or fail, what was seen, and what to do."""
+
+    check: str
+    result: str
+    message: str
+    advice: str = ""
+
+
+@click.command()
+@click.option("--canary", metavar="QUEUE", help="Also run a one-second job in this LocalQueue.")
+@click.option("--image", default="public.ecr.aws/docker/library/busybox:1.37", show_default=True)
+@output_option
+@pass_app
+def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
+    """Check settings, credentials, the api, queues, configuration and clusters.
+
+    Exit code 1 if anything failed.
+    """
+    findings: list[Json] = []
+    for check in (_settings, _credentials, _queues, _api):
+        try:
+            findings += [asdict(finding) for finding in check(app)]
+        except CommandError as error:
+            name = check.__name__.strip("_")
+            findings.append(asdict(Finding(name, FAIL, error.message, error.hint)))
+    failed = [finding for finding in findings if finding["result"] == FAIL]
+    rows(findings, COLUMNS, output, name="check")
+    if failed:
+        hint(f"{len(failed)} checks failed")
+        raise Outcome(Exit.ERROR)
+    if canary:
+        _canary(app, canary, image)
+
+
+def _settings(app: App) -> Iterator[Finding]:
+    settings = app.settings
+    where = settings.endpoint_url.value or f"AWS, Region {app.aws.region}"
+    yield Finding("settings", OK, f"deployment {settings.name.value} on {where}")
+
+
+def _credentials(app: App) -> Iterator[Finding]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from cli.aws import explained
+
+    try:
+        identity = app.aws.client("sts").get_caller_identity()
+    except (BotoCoreError, ClientError) as error:
+        raise explained(error) from error
+    yield Finding("credentials", OK, identity["Arn"])
+
+
+def _queues(app: App) -> Iterator[Finding]:
+    """Depths of the queues; dead letters mean lost work or a fault of ours."""
+    from botocore.exceptions import ClientError
+
+    sqs = app.aws.client("sqs")
+    for name in QUEUES:
+        for kind in ("queues", "dead-letters"):
+            parameter = f"{kind}/{name}"
+            try:
+                waiting = _depth(sqs, app.aws.published(parameter).value)
+            except ClientError:
+                message = "you may not read its depth"
+                yield Finding(parameter, WARN, message, "allow sqs:GetQueueAttributes")
+                continue
+            if kind == "dead-letters" and waiting:
+                advice = "read them, mend the cause, then redrive the queue"
+                yield Finding(parameter, FAIL, f"{waiting} messages", advice)
+            elif waiting > OLD_MESSAGES:
+                advice = "see the throttles and errors of its function"
+                yield Finding(parameter, WARN, f"{waiting} messages wait", advice)
+            else:
+                yield Finding(parameter, OK, f"{waiting} messages")
+
+
+def _depth(sqs: object, url: str) -> int:
+    name = "ApproximateNumberOfMessages"
+    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])  # type: ignore[attr-defined]
+    return int(answer["Attributes"][name])
+
+
+def _api(app: App) -> Iterator[Finding]:
+    for item in app.client.ask("doctor")["items"]:
+        yield Finding(item["check"], item["result"], item["message"], item["advice"])
+
+
+def _canary(app: App, queue: str, image: str) -> None:
+    from cli.commands.submit import deliver, home_namespace
+    from cli.documents import Source, submission
+
+    document = {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "Workload",
+        "metadata": {"name": "canary"},
+        "spec": {
+            "queue": queue,
+            "image": image,
+            "command": ["sleep", "1"],
+            "resources": {"cpu": "100m", "memory": "64Mi"},
+        },
+    }
+    made = submission(Source("canary", document), namespace=lambda: home_namespace(app))
+    deliver(
+        app,
+        [made],
+        dry_run=None,
+        wait=True,
+        follow=False,
+        timeout=600,
+        transport="sqs",
+        output="table",
+    )

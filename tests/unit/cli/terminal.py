@@ -1,0 +1,65 @@
+"""Runs the command against the control plane in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from cli.app import App
+from cli.client import Client
+from cli.main import sluice
+from cli.outbox import Letter
+from cli.transport import Request, Response
+from tests.unit.api.control_plane import RED, ControlPlane, Signer
+
+MOST_NAPS = 500
+
+
+@dataclass
+class Terminal:
+    """One person at a terminal; `sleeping` lets the world go on while a command waits."""
+
+    plane: ControlPlane = field(default_factory=ControlPlane)
+    signer: Signer = RED
+    sleeping: Callable[[], None] = lambda: None
+    sent: list[Letter] = field(default_factory=list)
+    naps: int = 0
+
+    def __call__(self, *arguments: str, input: str | None = None) -> Result:
+        """Runs `sluice ARGUMENTS`; errors are shown as the entry point shows them."""
+        app = App(now=lambda: self.plane.clock.now() / 1_000, sleep=self._sleep)
+        app.__dict__["client"] = Client(self.carry)
+        app.outbox = lambda _: self.deliver  # type: ignore[method-assign]
+        return CliRunner().invoke(sluice, arguments, obj=app, input=input)
+
+    def carry(self, request: Request) -> Response:
+        status, document = self.plane.call(
+            request.method,
+            "/" + "/".join(segment.replace("/", "%2F") for segment in request.path),
+            self.signer,
+            request.body,
+            dict(request.query) or None,
+        )
+        return Response(status, document)
+
+    def deliver(self, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            self.sent.append(letter)
+            self.plane.clock.pass_ms(1_000)
+            self.plane.deliver(letter.body, self.signer)
+
+    def _sleep(self, seconds: float) -> None:
+        self.naps += 1
+        assert self.naps < MOST_NAPS, "the command waits for ever"
+        self.plane.clock.pass_ms(int(seconds * 1_000))
+        self.sleeping()
+
+
+def items(result: Result) -> list[dict[str, Any]]:
+    """The rows of `-o json`."""
+    assert result.exit_code == 0, result.output
+    return list(json.loads(result.stdout)["items"])

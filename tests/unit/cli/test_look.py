@@ -1,0 +1,298 @@
+"""`ls`, `get`, `describe`, `why`, `logs`, `events`, `queues`, `capacity`."""
+
+from __future__ import annotations
+
+import json
+
+import yaml
+
+from tests.unit.api.control_plane import BLUE, native
+from tests.unit.cli.terminal import Terminal, items
+
+
+def two_running_one_waiting() -> tuple[Terminal, list[str]]:
+    """Three jobs of 32 cores; with blue's 32 in use, red's 64 hold two of them."""
+    terminal = Terminal()
+    terminal.plane.send(native("theirs", 32, namespace="blue"), BLUE)
+    ids = [terminal.plane.send(native(f"job-{n}", 32)) for n in range(3)]
+    for workload_id in ids[:2]:
+        terminal.plane.run(workload_id)
+    return terminal, ids
+
+
+def test_ls_shows_the_columns_and_counts_states() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    result = terminal("ls")
+
+    headings, *lines = result.stdout.splitlines()
+    assert headings.split() == (
+        "ID NAME QUEUE STATUS REASON POS REQUEST WAIT RUNTIME RECOV AGE".split()
+    )
+    assert lines[0].split()[:4] == [ids[2], "job-2", "red/batch", "PENDING"]
+    assert "QUOTA:" in lines[0]
+    assert "1 PENDING · 2 RUNNING" in result.stderr
+
+
+def test_ls_wide_adds_columns_and_name_prints_ids() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    wide = terminal("ls", "-o", "wide").stdout.splitlines()[0].split()
+    names = terminal("ls", "-o", "name").stdout.split()
+
+    assert wide[11:] == (
+        "USER PRIORITY CLUSTER NODEPOOL INSTANCE CAPACITY AZ LAST-CKPT COST".split()
+    )
+    assert names == ids[::-1]
+
+
+def test_ls_filters() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    assert terminal("ls", "-s", "pending", "-o", "name").stdout.split() == [ids[2]]
+    assert terminal("ls", "-n", "job-0", "-o", "name").stdout.split() == [ids[0]]
+    assert terminal("ls", "-q", "batch", "--limit", "2", "-o", "name").stdout.split() == ids[:0:-1]
+    assert terminal("ls", "-l", "team=x", "-o", "name").stdout == ""
+
+
+def test_ls_shows_unfinished_work_however_old_and_finished_work_of_a_day() -> None:
+    terminal, ids = two_running_one_waiting()
+    terminal.plane.finish(ids[0])
+    terminal.plane.clock.pass_ms(2 * 86_400_000)
+
+    shown = terminal("ls", "-o", "name").stdout.split()
+
+    assert sorted(shown) == sorted(ids[1:])
+    assert ids[0] in terminal("ls", "--all", "-o", "name").stdout.split()
+    assert ids[0] in terminal("ls", "--since", "3d", "-o", "name").stdout.split()
+
+
+def test_lists_are_read_page_by_page() -> None:
+    terminal = Terminal()
+    for number in range(7):
+        terminal.plane.send(native(f"job-{number}", 1))
+    client_page = "cli.client.PAGE"
+    import cli.client
+
+    before, cli.client.PAGE = cli.client.PAGE, 3
+    try:
+        names = [each["name"] for each in items(terminal("ls", "-o", "json"))]
+    finally:
+        cli.client.PAGE = before
+
+    assert client_page
+    assert names == [f"job-{n}" for n in range(6, -1, -1)]
+
+
+def test_an_id_may_be_cut_as_long_as_it_is_unique() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    assert terminal("get", ids[0][:8], "-o", "name").stdout.strip() == ids[0]
+    ambiguous = terminal("get", "-n", "nothing")
+    assert ambiguous.exit_code == 3
+
+
+def test_a_prefix_of_several_is_ambiguous_and_names_some() -> None:
+    terminal = Terminal()
+    ids = [terminal.plane.send(native(f"job-{n}", 1)) for n in range(40)]
+    firsts = [i[0] for i in ids]
+    common = next(letter for letter in firsts if firsts.count(letter) > 1)
+
+    result = terminal("get", common)
+
+    assert result.exit_code == 3
+    assert "begin with" in result.stderr
+
+
+def test_a_name_means_the_one_that_still_runs() -> None:
+    terminal = Terminal()
+    old = terminal.plane.send(native("train", 1, key="a"))
+    terminal.plane.run(old)
+    terminal.plane.finish(old)
+    new = terminal.plane.send(native("train", 1, key="b"))
+
+    assert terminal("get", "-n", "train", "-o", "name").stdout.strip() == new
+
+    terminal.plane.send(native("train", 1, key="c"))
+    both = terminal("get", "-n", "train")
+
+    assert both.exit_code == 3
+    assert new in both.stderr
+
+
+def test_get_yaml_is_the_document_with_the_servers_status() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    document = yaml.safe_load(terminal("get", ids[2], "-o", "yaml").stdout)
+
+    assert document["spec"] == native("job-2", 32)["spec"]
+    assert document["status"]["phase"] == "PENDING"
+    assert document["status"]["request"] == {"cpu": "32"}
+
+
+def test_describe_tells_state_quota_and_timeline() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    text = terminal("describe", ids[0]).stdout
+
+    for told in ("RUNNING", "cpu=32", "red-cq", "batch-1", "Submitted", "Admitted", "Dispatched"):
+        assert told in text
+
+
+def test_why_names_quota_use_holders_position_and_what_would_help() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    result = terminal("why", ids[2])
+    answer = json.loads(terminal("why", ids[2], "-o", "json").stdout)
+
+    assert answer["quota"] == [
+        {
+            "flavor": "spot",
+            "resource": "cpu",
+            "request": "32",
+            "nominal": "64",
+            "used": "64",
+            "available": "0",
+            "potential": "96",
+        }
+    ]
+    assert {holder["id"] for holder in answer["holders"]} >= set(ids[:2])
+    assert answer["position"] == 1
+    assert answer["reason"]["code"].startswith("QUOTA:")
+    assert any("gives back what it needs" in step for step in answer["wouldHelp"])
+    assert "32 cpu of flavor spot asked, 0 of 64 free" in result.stdout
+    assert "job-0" in result.stdout
+
+
+def test_why_says_who_is_ahead() -> None:
+    terminal, ids = two_running_one_waiting()
+    later = terminal.plane.send(native("later", 32))
+
+    answer = json.loads(terminal("why", later, "-o", "json").stdout)
+
+    assert [each["id"] for each in answer["ahead"]] == [ids[2]]
+    assert answer["position"] == 2
+
+
+def test_what_why_promises_comes_true() -> None:
+    terminal, ids = two_running_one_waiting()
+    answer = json.loads(terminal("why", ids[2], "-o", "json").stdout)
+    named = next(i for i in ids if any(i in step for step in answer["wouldHelp"]))
+
+    terminal.plane.finish(named)
+
+    assert terminal.plane.workloads.rows[ids[2]].state == "ADMITTED"
+
+
+def test_why_of_a_running_and_of_a_finished_workload() -> None:
+    terminal, ids = two_running_one_waiting()
+    terminal.plane.finish(ids[1], succeeded=False)
+
+    assert "It runs on batch-1." in terminal("why", ids[0]).stdout
+    assert "It has failed: exit code 3." in terminal("why", ids[1]).stdout
+
+
+def test_events_are_the_timeline() -> None:
+    terminal, ids = two_running_one_waiting()
+
+    what = [each["what"] for each in items(terminal("events", ids[0], "-o", "json"))]
+
+    assert what == ["Submitted", "Admitted", "Dispatched", "Running"]
+
+
+def test_logs_come_from_the_archive_by_generation() -> None:
+    terminal, ids = two_running_one_waiting()
+    workload_id = ids[0]
+    terminal.plane.logs.put(workload_id, 0, "pod-a", "main", "zero ä\n".encode())
+    terminal.plane.logs.put(workload_id, 1, "pod-a", "main", b"one\n")
+    terminal.plane.logs.put(workload_id, 1, "pod-b", "main", b"two\n")
+
+    assert terminal("logs", workload_id, "-g", "0").stdout == "zero ä\n"
+    newest = terminal("logs", workload_id).stdout
+    assert newest == "[pod-a/main] one\n[pod-b/main] two\n"
+    assert terminal("logs", workload_id, "--pod", "pod-b").stdout == "two\n"
+
+
+def test_long_logs_are_read_in_parts_without_breaking_characters() -> None:
+    terminal, ids = two_running_one_waiting()
+    text = "é" * 1_200_001 + "\n"
+    terminal.plane.logs.put(ids[0], 0, "pod", "main", text.encode())
+
+    assert terminal("logs", ids[0]).stdout == text
+
+
+def test_live_logs_come_from_the_cluster() -> None:
+    terminal, ids = two_running_one_waiting()
+    pod = {
+        "kind": "Pod",
+        "metadata": {
+            "name": "pod-1",
+            "namespace": "red",
+            "labels": {"sluice.dev/workload": ids[0], "sluice.dev/generation": "0"},
+        },
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"phase": "Running"},
+    }
+    terminal.plane.kubernetes.create(pod)
+
+    assert terminal("logs", ids[0]).stdout == "red/pod-1/main says hello\n"
+
+
+def test_logs_of_a_workload_that_does_not_exist_is_an_outcome_of_its_own() -> None:
+    assert Terminal()("logs", "aaaaaaaaaaaaa").exit_code == 102
+
+
+def test_queues_show_what_is_borrowed_and_lent() -> None:
+    terminal = Terminal()
+    terminal.plane.send(native("big", 80))
+
+    (red,) = items(terminal("queues", "-o", "json"))
+    terminal.signer = BLUE
+    (blue,) = items(terminal("queues", "-o", "json"))
+
+    assert (red["nominal"], red["used"]) == ({"cpu": "64"}, {"cpu": "80"})
+    assert (red["borrowed"], red["lent"]) == ({"cpu": "16"}, {"cpu": "0"})
+    assert (blue["borrowed"], blue["lent"]) == ({"cpu": "0"}, {"cpu": "16"})
+    assert blue["available"] == {"cpu": "16"}
+    assert (red["pending"], red["running"]) == (0, 1)
+    headings = terminal("queues").stdout.splitlines()[0].split()
+    assert headings == (
+        "QUEUE COHORT WEIGHT NOMINAL USED BORROWED LENT PENDING RUNNING SHARE OLDEST P50-WAIT "
+        "STATUS".split()
+    )
+
+
+def test_capacity_groups_nodes() -> None:
+    terminal = Terminal()
+    now = terminal.plane.clock.now()
+    node = {"nodepool": "spot", "capacity_type": "spot", "type": "c6a.8xlarge", "zone": "a"}
+    fresh = {"seen_at": now, "allocatable": {"cpu": "32"}, "price": "0.5"}
+    terminal.plane.nodes.put_many(
+        "batch-1",
+        [
+            {"instance": "i-1", "ready": True, **node, **fresh},
+            {"instance": "i-2", "ready": False, **node, **fresh},
+            {"instance": "i-3", "ready": True, **node, **fresh, "seen_at": now - 600_000},
+        ],
+    )
+
+    (row,) = items(terminal("capacity", "-o", "json"))
+
+    assert (row["nodes"], row["ready"], row["provisioning"]) == (2, 1, 1)
+    assert row["requestedOfAllocatable"] == "?/64"
+    assert row["costPerHourUsd"] == 1.0
+    assert terminal("capacity").stdout.splitlines()[0].split() == (
+        "CLUSTER NODEPOOL CAPACITY TYPES NODES READY PROVISIONING INTERRUPTED/24h REQ/ALLOC "
+        "$/H".split()
+    )
+
+
+def test_a_name_with_control_characters_cannot_steer_the_terminal() -> None:
+    terminal, ids = two_running_one_waiting()
+    from dataclasses import replace
+
+    row = terminal.plane.workloads.rows[ids[0]]
+    terminal.plane.workloads.rows[ids[0]] = replace(row, name="\x1b[31mx\ny")
+
+    for command in (("ls",), ("describe", ids[0]), ("why", ids[2])):
+        assert "\x1b[31m" not in terminal(*command).stdout

@@ -1,0 +1,244 @@
+"""`submit` and `run`: ids at once, the documents as written, checks before and after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from sluice.core.identity import workload_id
+
+from cli.outbox import BATCH_BYTES, Letter, SqsOutbox, batches
+from tests.unit.api.control_plane import BLUE, native
+from tests.unit.cli.terminal import Terminal, items
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  generateName: train-
+  labels: {kueue.x-k8s.io/queue-name: batch, since: 2026-11-20}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: train:1
+          resources: {requests: {cpu: "4"}}
+"""
+
+
+def test_the_printed_id_is_the_id_of_the_record() -> None:
+    terminal = Terminal()
+
+    submitted = items(terminal("submit", "-f", "-", "-o", "json", input=JOB))
+
+    record = terminal.plane.workloads.rows[submitted[0]["id"]]
+    assert (record.namespace, record.queue, record.state) == ("red", "red/batch", "PENDING") or (
+        record.state == "ADMITTED"
+    )
+    assert record.labels["since"] == "2026-11-20", "dates stay text"
+
+
+def test_a_generated_key_makes_a_new_workload_each_time_and_a_given_one_does_not() -> None:
+    terminal = Terminal()
+
+    first, second = (items(terminal("submit", "-f", "-", "-o", "json", input=JOB)) for _ in "ab")
+    keyed = [
+        items(terminal("submit", "-f", "-", "-o", "json", "--idempotency-key", "k", input=JOB))
+        for _ in "ab"
+    ]
+
+    assert first[0]["id"] != second[0]["id"]
+    assert keyed[0] == keyed[1]
+    assert keyed[0][0]["id"] == workload_id("red", "k")
+
+
+def test_yaml_json_lists_and_folders_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        yaml.safe_dump_all([native("one", 1), {"kind": "List", "items": [native("two", 1)]}])
+    )
+    (tmp_path / "b.json").write_text(json.dumps(native("three", 1)))
+    (tmp_path / "notes.txt").write_text("no document")
+    terminal = Terminal()
+
+    submitted = items(terminal("submit", "-f", str(tmp_path), "-o", "json"))
+
+    assert [each["name"] for each in submitted] == ["one", "two", "three"]
+    assert {w.name for w in terminal.plane.workloads.rows.values()} == {"one", "two", "three"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "no YAML"),
+        ("just text", "not a document"),
+        ("", "no document"),
+        ("kind: Workload\nmetadata: []\n", "metadata must be a mapping"),
+    ],
+)
+def test_what_is_no_document_is_refused_before_anything_is_sent(text: str, told: str) -> None:
+    terminal = Terminal()
+
+    result = terminal("submit", "-f", "-", input=text)
+
+    assert result.exit_code == 5
+    assert told in result.stderr
+    assert not terminal.sent
+
+
+def test_two_documents_with_one_key_are_a_mistake() -> None:
+    documents = yaml.safe_dump_all([native("one", 1, key="k"), native("two", 1, key="k")])
+    terminal = Terminal()
+
+    result = terminal("submit", "-f", "-", input=documents)
+
+    assert result.exit_code == 5
+    assert "document 1 and stdin, document 2" in result.stderr
+    assert not terminal.sent
+
+
+def test_dry_run_on_the_client_finds_wrong_fields_and_sends_nothing() -> None:
+    document = native("one", 1)
+    document["spec"]["imagee"] = "x"
+    terminal = Terminal()
+
+    result = terminal("submit", "-f", "-", "--dry-run", "client", input=yaml.safe_dump(document))
+
+    assert result.exit_code == 5
+    assert "imagee" in result.stderr
+    assert not terminal.sent
+
+
+@pytest.mark.parametrize(
+    ("cpu", "queue", "verdict", "code"),
+    [
+        (64, "batch", "would be admitted now", 0),
+        (96, "batch", "would be admitted now", 0),
+        (97, "batch", "would be rejected", 5),
+        (1, "nowhere", "would be rejected", 5),
+    ],
+)
+def test_dry_run_on_the_server_asks_policy_queue_and_quota(
+    cpu: int, queue: str, verdict: str, code: int
+) -> None:
+    document = yaml.safe_dump(native("one", cpu, queue=queue))
+    terminal = Terminal()
+
+    result = terminal("submit", "-f", "-", "--dry-run", "server", input=document)
+
+    assert verdict in result.stdout
+    assert result.exit_code == code
+    assert not terminal.plane.workloads.rows
+
+
+def test_dry_run_on_the_server_sees_what_is_in_use() -> None:
+    terminal = Terminal()
+    terminal.plane.send(native("theirs", 40, namespace="blue"), BLUE)
+
+    result = terminal(
+        "submit", "-f", "-", "--dry-run", "server", input=yaml.safe_dump(native("one", 64))
+    )
+
+    assert result.exit_code == 0
+    assert "would wait" in result.stdout
+    assert "a request of 56 cpu would fit now" in result.stderr
+
+
+def test_run_makes_a_workload_of_flags() -> None:
+    terminal = Terminal()
+
+    submitted = items(
+        terminal(
+            *("run", "--image", "example:1", "-q", "batch", "--cpu", "2", "--parallelism", "3"),
+            *(
+                "--s3",
+                "s3://data/in/:/in",
+                "--env",
+                "A=1=2",
+                "-o",
+                "json",
+                "--",
+                "python",
+                "-c",
+                "1",
+            ),
+        )
+    )
+
+    spec = json.loads(terminal("get", submitted[0]["id"], "-o", "json").stdout)["spec"]
+    assert spec["command"] == ["python", "-c", "1"]
+    assert spec["env"] == {"A": "1=2"}
+    assert spec["volumes"][0]["s3"] == {"bucket": "data", "prefix": "in/"}
+    record = terminal.plane.workloads.rows[submitted[0]["id"]]
+    assert record.pod_sets[0].count == 3
+    assert record.pod_sets[0].requests["cpu"] == 2000
+
+
+def test_submit_and_wait_reports_a_rejection_with_its_fields() -> None:
+    terminal = Terminal()
+
+    result = terminal(
+        "submit", "-f", "-", "--wait", input=yaml.safe_dump(native("one", 1, queue="nowhere"))
+    )
+
+    assert result.exit_code == 104
+    assert "spec.queue" in result.stderr
+    assert "batch" in result.stderr, "the message names the queues that exist"
+
+
+def test_a_key_that_stands_for_another_body_is_reported_as_such() -> None:
+    terminal = Terminal()
+    terminal("submit", "-f", "-", input=yaml.safe_dump(native("one", 1, key="k")))
+
+    result = terminal(
+        "submit", "-f", "-", "--wait", input=yaml.safe_dump(native("two", 1, key="k"))
+    )
+
+    assert result.exit_code == 6
+    assert "idempotency key" in result.stderr
+
+
+def letters(*sizes: int) -> list[Letter]:
+    return [Letter(str(n), "red", "x" * size) for n, size in enumerate(sizes)]
+
+
+def test_batches_hold_at_most_ten_messages_and_one_mebibyte() -> None:
+    many = list(batches(letters(*[10] * 25)))
+    large = list(batches(letters(BATCH_BYTES, 1, BATCH_BYTES - 1, 1)))
+
+    assert [len(batch) for batch in many] == [10, 10, 5]
+    assert [len(batch) for batch in large] == [1, 2, 1]
+
+
+class Sqs:
+    """Takes messages, except that the first attempt of the named ones fails."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = set(failing)
+        self.taken: list[str] = []
+        self.groups: set[str] = set()
+
+    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, str]]) -> object:
+        assert QueueUrl == "queue"
+        failed = []
+        for entry in Entries:
+            body = entry["MessageBody"]
+            if body in self.failing:
+                self.failing.remove(body)
+                failed.append({"Id": entry["Id"], "SenderFault": False, "Code": "Internal"})
+            else:
+                self.taken.append(body)
+                self.groups.add(entry["MessageGroupId"])
+        return {"Successful": [], "Failed": failed}
+
+
+def test_messages_that_sqs_did_not_take_are_sent_again_and_only_those() -> None:
+    sqs = Sqs("xx", "xxx")
+
+    SqsOutbox(sqs, "queue")(letters(1, 2, 3, 4))
+
+    assert sorted(sqs.taken) == ["x", "xx", "xxx", "xxxx"]
+    assert sqs.groups == {"red"}
