@@ -163,7 +163,7 @@ def test_stopping_takes_the_children_of_the_parts_along(supervise, grace) -> Non
     supervisor = supervise([a_part("parent", PARENT_OF_A_SLEEPER)])
     supervisor.start()
     parent = psutil.Process(pid(supervisor, "parent"))
-    eventually(supervisor, lambda: parent.children())
+    eventually(supervisor, parent.children)
     (child,) = parent.children()
 
     supervisor.stop(grace=grace)
