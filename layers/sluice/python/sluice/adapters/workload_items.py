@@ -147,4 +147,8 @@ def _condition(guard: Guard, names: dict[str, str], values: dict[str, Any]) -> s
         # False is written when a flag is taken back, so absent means "not there or false".
         names[f"#n{i}"], values[":false"] = name, False
         terms.append(f"(attribute_not_exists(#n{i}) OR #n{i} = :false)")
+    if guard.intent is not None:
+        names |= {"#intent": "intent", "#kind": "kind"}
+        values[":intent"] = guard.intent.value
+        terms.append("#intent.#kind = :intent")
     return " AND ".join(terms)

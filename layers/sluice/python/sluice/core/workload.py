@@ -126,13 +126,17 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The condition of a change. `uid` None: not looked at. `present`/`absent`: attribute names."""
+    """The condition of a change.
+
+    `uid` and `intent` None: not looked at. `present` and `absent` name attributes.
+    """
 
     states: tuple[State, ...]
     generation: int
     uid: str | None = None
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    intent: IntentKind | None = None
 
     def holds(self, workload: Workload) -> bool:
         return (
@@ -141,6 +145,10 @@ class Guard:
             and (self.uid is None or workload.uid == self.uid)
             and all(getattr(workload, name) for name in self.present)
             and not any(getattr(workload, name) for name in self.absent)
+            and (
+                self.intent is None
+                or (workload.intent is not None and workload.intent.kind is self.intent)
+            )
         )
 
 
@@ -284,7 +292,10 @@ def release(workload: Workload, now: int) -> Change:
         guard = Guard((workload.state,), workload.generation, present=("reservation",))
         return Change(workload, guard, {}, ("reservation",))
     intent = _intent(workload)
-    guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, present=("gone",))
+    # The intent too: a cancel that overtook a requeue must not be lost to an older snapshot.
+    guard = Guard(
+        (State.RECLAIMING,), workload.generation, workload.uid, ("gone",), intent=intent.kind
+    )
     ended = {"runs": run(workload, intent.kind.value, now)}
     taken = ("reservation", "gone", "intent", "cluster", "uid")
     reason = {"code": intent.reason, "message": intent.message}
@@ -316,7 +327,13 @@ def move(workload: Workload, restore_from: str, now: int) -> Change:
     kept = workload.reservation
     generation = workload.generation + 1
     reservation = Reservation(generation, kept.cq, kept.cluster, kept.at, kept.pod_sets)
-    guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, present=("gone",))
+    guard = Guard(
+        (State.RECLAIMING,),
+        workload.generation,
+        workload.uid,
+        ("gone",),
+        intent=IntentKind.MIGRATE,
+    )
     return Change(
         workload,
         guard,
