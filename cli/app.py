@@ -28,25 +28,25 @@ class App:
 
     @cached_property
     def settings(self) -> Settings:
-        from cli.settings import discover
+        from cli.settings import discover  # noqa: PLC0415 - a verb pays only for what it uses
 
         return discover(profile=self.profile, api_url=self.api_url)
 
     @cached_property
     def aws(self) -> Aws:
-        from cli.aws import Aws
+        from cli.aws import Aws  # noqa: PLC0415 - a verb pays only for what it uses
 
         return Aws(self.settings)
 
     @cached_property
     def client(self) -> Client:
-        from cli.client import Client
+        from cli.client import Client  # noqa: PLC0415 - a verb pays only for what it uses
 
         return Client(self.aws.transport())
 
     def outbox(self, transport: str) -> Outbox:
         """The way of documents to the control plane: `sqs` or `events`."""
-        from cli.outbox import EventOutbox, SqsOutbox
+        from cli.outbox import EventOutbox, SqsOutbox  # noqa: PLC0415 - a verb pays only for what it uses
 
         if transport == "events":
             return EventOutbox(self.aws.client("events"), self.aws.published("bus").value)

@@ -13,6 +13,7 @@ from cli.transport import FunctionUrl
 
 DENIED_CODES = {"AccessDenied", "AccessDeniedException", "UnrecognizedClientException"}
 DENIED_CODES |= {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId"}
+SERVER_FAULT = 500
 MISSING_CODES = {"ParameterNotFound"}
 
 
@@ -93,7 +94,7 @@ def explained(error: ClientError | BotoCoreError) -> CommandError:
         if code in DENIED_CODES:
             return DeniedError(str(error), hint="check with `aws sts get-caller-identity`")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if status >= 500 or "Throttl" in code:
+        if status >= SERVER_FAULT or "Throttl" in code:
             return UnavailableError(str(error), hint="try again")
         return CommandError(str(error))
     if type(error).__name__ in {"NoCredentialsError", "CredentialRetrievalError"}:

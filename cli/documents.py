@@ -109,27 +109,15 @@ def _parse(text: str, place: str) -> Iterator[Source]:
         except ValueError as error:
             raise RefusedError(f"{place} is no JSON: {error}") from error
     else:
-        import yaml
+        from cli.yaml_stream import parse_yaml  # noqa: PLC0415 - JSON needs no YAML parser
 
         try:
-            parsed = list(yaml.load_all(text, Loader=_loader()))
-        except yaml.YAMLError as error:
+            parsed = parse_yaml(text)
+        except ValueError as error:
             raise RefusedError(f"{place} is no YAML: {error}") from error
     for number, item in enumerate(parsed, start=1):
         if item is not None:
             yield from _items(item, place if len(parsed) == 1 else f"{place}, document {number}")
-
-
-def _loader() -> Any:
-    """YAML without timestamps: what looks like a date is text to Kubernetes, and to JSON."""
-    import yaml
-
-    fast: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in rules if not tag.endswith(":timestamp")]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    return type("Loader", (fast,), {"yaml_implicit_resolvers": resolvers})
 
 
 def _items(item: Any, place: str) -> Iterator[Source]:

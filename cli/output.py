@@ -75,7 +75,7 @@ def document(value: Any, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
-        import yaml
+        import yaml  # noqa: PLC0415 - a verb pays only for what it uses
 
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 

@@ -39,7 +39,7 @@ class FunctionUrl:
     """Signs for service `lambda` (SigV4) and keeps the connection between calls."""
 
     def __init__(self, url: str, region: str, credentials: Any) -> None:
-        import urllib3
+        import urllib3  # noqa: PLC0415 - a verb pays only for what it uses
 
         self.url, self.region, self.credentials = url.rstrip("/"), region, credentials
         self.pool = urllib3.PoolManager(
@@ -47,9 +47,9 @@ class FunctionUrl:
         )
 
     def __call__(self, request: Request) -> Response:
-        import urllib3
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
+        import urllib3  # noqa: PLC0415 - a verb pays only for what it uses
+        from botocore.auth import SigV4Auth  # noqa: PLC0415 - a verb pays only for what it uses
+        from botocore.awsrequest import AWSRequest  # noqa: PLC0415 - a verb pays only for what it uses
 
         path = "/".join(quote(segment, safe="") for segment in request.path)
         query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""

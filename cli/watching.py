@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 GOALS = ("admitted", "running", "finished", "checkpointed")
 BATCH = 100
 PATIENCE_SECONDS = 60
+MOST_FAILURES = 5  # about ten seconds of silence
+PAUSES = ((10, 0.5), (60, 1.0), (float("inf"), 3.0))  # seconds waited, seconds to the next look
 EXHAUSTED = "RECOVERY:BudgetExhausted"
 OUTCOMES = {
     "SUCCEEDED": Exit.OK,
@@ -88,7 +90,7 @@ def live_view(app: App) -> Iterator[View]:
     if not sys.stderr.isatty():
         yield Lines()
         return
-    from cli.live import table_view
+    from cli.live import table_view  # noqa: PLC0415 - a verb pays only for what it uses
 
     with table_view(app) as view:
         yield view
@@ -126,7 +128,7 @@ class Watch:
                 failures = 0
             except UnavailableError:
                 failures += 1
-                if failures > 5:
+                if failures > MOST_FAILURES:
                     raise
             self._require(waiting, known, elapsed)
             workloads = [known.get(i) or _submitted(i) for i in self.ids]
@@ -135,7 +137,7 @@ class Watch:
                 return workloads
             if self.timeout_seconds is not None and elapsed >= self.timeout_seconds:
                 return workloads
-            self.app.sleep(0.5 if elapsed < 10 else 1 if elapsed < 60 else 3)
+            self.app.sleep(next(pause for until, pause in PAUSES if elapsed < until))
 
     def _ask(self, ids: Sequence[str]) -> dict[str, Json]:
         found: dict[str, Json] = {}

@@ -14,7 +14,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class StrictLoader(_Loader):  # type: ignore[misc]  # the C loader if there is one
     """Refuses a key that occurs twice in one map; YAML itself would keep the last one."""
 
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers = {  # noqa: RUF012, PyYAML's way to configure a loader
         first: [rule for rule in rules if not rule[0].endswith((":timestamp", ":bool"))]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

@@ -72,9 +72,9 @@ def _settings(app: App) -> Iterator[Finding]:
 
 
 def _credentials(app: App) -> Iterator[Finding]:
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
-    from cli.aws import explained
+    from cli.aws import explained  # noqa: PLC0415 - a verb pays only for what it uses
 
     try:
         identity = app.aws.client("sts").get_caller_identity()
@@ -85,7 +85,7 @@ def _credentials(app: App) -> Iterator[Finding]:
 
 def _queues(app: App) -> Iterator[Finding]:
     """Depths of the queues; dead letters mean lost work or a fault of ours."""
-    from botocore.exceptions import ClientError
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
     sqs = app.aws.client("sqs")
     for name in QUEUES:
@@ -119,8 +119,8 @@ def _api(app: App) -> Iterator[Finding]:
 
 
 def _canary(app: App, queue: str, image: str) -> None:
-    from cli.commands.submit import deliver, home_namespace
-    from cli.documents import Source, submission
+    from cli.commands.submit import deliver, home_namespace  # noqa: PLC0415 - a verb pays only for what it uses
+    from cli.documents import Source, submission  # noqa: PLC0415 - a verb pays only for what it uses
 
     document = {
         "apiVersion": "sluice.dev/v1",

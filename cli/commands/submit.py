@@ -19,6 +19,8 @@ from cli.parameters import DURATION
 if TYPE_CHECKING:
     from cli.app import App
 
+SHOWN = 10
+
 COLUMNS = (
     Column("ID", lambda row: row["id"]),
     Column("NAMESPACE", lambda row: row["namespace"]),
@@ -126,14 +128,14 @@ def deliver(
         if output in {"table", "wide"} and not (wait or follow):
             hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
     else:
-        hint("submitted " + " ".join(ids[:10]) + (" …" if len(ids) > 10 else ""))
+        hint("submitted " + " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else ""))
     digests = {each.id: digest(each.document) for each in submissions}
     if follow:
-        from cli.commands.logs import follow_to_the_end
+        from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - a verb pays only for what it uses
 
         follow_to_the_end(app, ids[0], digests)
     if wait or follow:
-        from cli.commands.wait import follow as follow_states
+        from cli.commands.wait import follow as follow_states  # noqa: PLC0415 - a verb pays only for what it uses
 
         follow_states(app, ids, timeout_seconds=timeout, form=output, digests=digests)
 
@@ -150,7 +152,7 @@ def _require_distinct(submissions: Sequence[Submission]) -> None:
 def _check(app: App, submissions: Sequence[Submission], where: str, output: str) -> None:
     """Dry run: says of each document whether it would be taken. Exit code 5 if one would not."""
     if where == "client":
-        from cli.vetting import checked
+        from cli.vetting import checked  # noqa: PLC0415 - a verb pays only for what it uses
 
         verdicts = [checked(each) for each in submissions]
     else:

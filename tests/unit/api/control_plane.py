@@ -1,4 +1,4 @@
-"""The deployed control plane in one process: submit, admit, relay and the api on in-memory ports."""
+"""The control plane in one process: submit, admit, relay and the api on in-memory ports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.fakes import (
 )
 
 ACCOUNT = "111122223333"
-CONTEXT = SimpleNamespace(
+CONTEXT: Any = SimpleNamespace(
     function_name="api",
     memory_limit_in_mb=512,
     invoked_function_arn=f"arn:aws:lambda:us-east-1:{ACCOUNT}:function:api",

@@ -29,7 +29,7 @@ class Terminal:
     sent: list[Letter] = field(default_factory=list)
     naps: int = 0
 
-    def __call__(self, *arguments: str, input: str | None = None) -> Result:
+    def __call__(self, *arguments: str, input: str | None = None) -> Result:  # noqa: A002 - as CliRunner
         """Runs `sluice ARGUMENTS`; errors are shown as the entry point shows them."""
         app = App(now=lambda: self.plane.clock.now() / 1_000, sleep=self._sleep)
         app.__dict__["client"] = Client(self.carry)

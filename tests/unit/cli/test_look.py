@@ -27,7 +27,19 @@ def test_ls_shows_the_columns_and_counts_states() -> None:
 
     headings, *lines = result.stdout.splitlines()
     assert headings.split() == (
-        "ID NAME QUEUE STATUS REASON POS REQUEST WAIT RUNTIME RECOV AGE".split()
+        [
+            "ID",
+            "NAME",
+            "QUEUE",
+            "STATUS",
+            "REASON",
+            "POS",
+            "REQUEST",
+            "WAIT",
+            "RUNTIME",
+            "RECOV",
+            "AGE",
+        ]
     )
     assert lines[0].split()[:4] == [ids[2], "job-2", "red/batch", "PENDING"]
     assert "QUOTA:" in lines[0]
@@ -41,7 +53,17 @@ def test_ls_wide_adds_columns_and_name_prints_ids() -> None:
     names = terminal("ls", "-o", "name").stdout.split()
 
     assert wide[11:] == (
-        "USER PRIORITY CLUSTER NODEPOOL INSTANCE CAPACITY AZ LAST-CKPT COST".split()
+        [
+            "USER",
+            "PRIORITY",
+            "CLUSTER",
+            "NODEPOOL",
+            "INSTANCE",
+            "CAPACITY",
+            "AZ",
+            "LAST-CKPT",
+            "COST",
+        ]
     )
     assert names == ids[::-1]
 
@@ -257,8 +279,21 @@ def test_queues_show_what_is_borrowed_and_lent() -> None:
     assert (red["pending"], red["running"]) == (0, 1)
     headings = terminal("queues").stdout.splitlines()[0].split()
     assert headings == (
-        "QUEUE COHORT WEIGHT NOMINAL USED BORROWED LENT PENDING RUNNING SHARE OLDEST P50-WAIT "
-        "STATUS".split()
+        [
+            "QUEUE",
+            "COHORT",
+            "WEIGHT",
+            "NOMINAL",
+            "USED",
+            "BORROWED",
+            "LENT",
+            "PENDING",
+            "RUNNING",
+            "SHARE",
+            "OLDEST",
+            "P50-WAIT",
+            "STATUS",
+        ]
     )
 
 
@@ -282,8 +317,18 @@ def test_capacity_groups_nodes() -> None:
     assert row["requestedOfAllocatable"] == "?/64"
     assert row["costPerHourUsd"] == 1.0
     assert terminal("capacity").stdout.splitlines()[0].split() == (
-        "CLUSTER NODEPOOL CAPACITY TYPES NODES READY PROVISIONING INTERRUPTED/24h REQ/ALLOC "
-        "$/H".split()
+        [
+            "CLUSTER",
+            "NODEPOOL",
+            "CAPACITY",
+            "TYPES",
+            "NODES",
+            "READY",
+            "PROVISIONING",
+            "INTERRUPTED/24h",
+            "REQ/ALLOC",
+            "$/H",
+        ]
     )
 
 

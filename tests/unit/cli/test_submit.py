@@ -221,7 +221,7 @@ class Sqs:
         self.taken: list[str] = []
         self.groups: set[str] = set()
 
-    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, str]]) -> object:
+    def send_message_batch(self, QueueUrl: str, Entries: list[dict[str, str]]) -> object:  # noqa: N803 - as boto3
         assert QueueUrl == "queue"
         failed = []
         for entry in Entries:

@@ -91,7 +91,7 @@ def _shape(path: tuple[str, ...]) -> tuple[str, ...]:
         return ("workloads", "*", *path[2:])
     if path[:1] == ("catalog",) and len(path) > 1:
         # A namespaced name holds a slash, encoded or not.
-        return ("catalog", "*") if len(path) == 2 else ("catalog", "*", "*")
+        return ("catalog", "*", "*") if path[2:] else ("catalog", "*")
     if path[:1] in {("audit",), ("passes",)} and len(path) > 1:
         return (path[0], *("*" for _ in path[1:]))
     return path

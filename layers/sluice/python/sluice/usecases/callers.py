@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sluice.ports import CatalogSnapshot
+
+ROLE_ARN = re.compile(
+    r"arn:[a-z-]+:(iam|sts)::(?P<account>\d{12}):"
+    r"(role/(.*/)?(?P<role>[^/]+)|assumed-role/(?P<assumed>[^/]+)(/.*)?)",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +103,5 @@ def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Auth
 
 def _normal(principal: str) -> str:
     """A principal of a Tenant in the form that callers are compared in."""
-    parts = principal.split(":", 5)
-    if len(parts) == 6 and parts[5].startswith(("role/", "assumed-role/")):
-        kind, _, path = parts[5].partition("/")
-        name = path.rpartition("/")[2] if kind == "role" else path.partition("/")[0]
-        return f"role:{parts[4]}:{name}"
-    return principal
+    arn = ROLE_ARN.fullmatch(principal)
+    return f"role:{arn['account']}:{arn['role'] or arn['assumed']}" if arn else principal

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 1_000  # waiting workloads of the queue whose order is told
 SHOWN = 10
+NAMED = 3
 HOUR_MS = 3_600_000
 ENOUGH_ADMISSIONS = 3
 
@@ -252,8 +253,8 @@ def would_help(
     for option in possible:
         ending = enough_endings(workload, option, holders, tree)
         if ending:
-            who = ", ".join(_known(caller, each) for each in ending[:3])
-            more = f" and {len(ending) - 3} more" if len(ending) > 3 else ""
+            who = ", ".join(_known(caller, each) for each in ending[:NAMED])
+            more = f" and {len(ending) - NAMED} more" if len(ending) > NAMED else ""
             yield f"the end of {who}{more} gives back what it needs ({option.flavor})"
         free = {r: min(n, max(0, option.available[r])) for r, n in option.request.items()}
         if all(free.values()):
