@@ -12,6 +12,8 @@ _QUANTITY: Final = re.compile(
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
+_LONGEST: Final = 40  # digits
+_LONGEST_EXPONENT: Final = 4  # e, a sign, two digits
 _MILLISECONDS: Final = {
     "ns": Fraction(1, 1_000_000),
     "us": Fraction(1, 1_000),
@@ -33,6 +35,8 @@ def parse_decimal(text: str | float) -> Fraction:
     if match is None:
         raise ValueError(f'{text!r} is not a quantity; write for example "4", "500m" or "16Gi"')
     sign, number, suffix = match.groups(default="")
+    if len(number) > _LONGEST or (suffix[:1] in {"e", "E"} and len(suffix) > _LONGEST_EXPONENT):
+        raise ValueError(f"{str(text)[:40]!r} is larger or finer than any quantity can be")
     value = Fraction(number)
     if suffix in _BINARY:
         value *= 1 << _BINARY[suffix]

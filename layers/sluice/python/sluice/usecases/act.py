@@ -10,7 +10,7 @@ from typing import TypeVar
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.identity import job_name
-from sluice.core.model import ResourceFlavor
+from sluice.core.model import ResourceFlavor, Toleration
 from sluice.core.rendering import Placement, Run, render
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
@@ -161,7 +161,15 @@ def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor])
             {"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect.value}
             for t in flavor.node_taints
         ]
+        tolerations += [toleration(t) for t in flavor.tolerations]
     return Placement(assigned.count, labels, tolerations)
+
+
+def toleration(given: Toleration) -> Mapping[str, str]:
+    written = {"key": given.key, "operator": given.operator, "value": given.value}
+    if given.effect is not None:
+        written["effect"] = given.effect.value
+    return {name: text for name, text in written.items() if text}
 
 
 def find(cluster: Cluster, workload: Workload) -> Document | None:

@@ -116,9 +116,13 @@ class Submit:
             message = f"tenant {tenant.name} may not refer to {uri}; ask for it in its `buckets`"
             return documents.malformed("manifestRef", message, reference.index)
         try:
-            (item,) = documents.read(self.manifests.fetch(uri, reference.sha256))
-        except (ManifestUnavailable, ValueError) as error:
+            items = documents.read(self.manifests.fetch(uri, reference.sha256))
+        except ManifestUnavailable as error:
             return documents.malformed("manifestRef", str(error), reference.index)
+        if len(items) != 1:
+            message = f"holds a List of {len(items)}; store one document per reference"
+            return documents.malformed("manifestRef", message, reference.index)
+        (item,) = items
         if isinstance(item, documents.ManifestReference):
             message = "refers to another reference; store the document itself there"
             return documents.malformed("manifestRef", message, reference.index)
@@ -187,7 +191,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         pod_sets=pod_sets,
         options=found.options,
         labels=(manifest.get("metadata") or {}).get("labels") or {},
-        kind="JobSet" if manifest.get("kind") == "JobSet" else "Job",
+        kind=found.kind,
     ), manifest
 
 
