@@ -25,7 +25,7 @@ Position: TypeAlias = tuple[int, int, int, str]
 class Line:
     """Equal workloads of one queue.
 
-    `limited` says that concurrency caps or a stopped LocalQueue may keep them waiting.
+    `limited` says that caps, budgets or a stopped LocalQueue may keep them waiting.
     """
 
     __slots__ = (
@@ -33,35 +33,21 @@ class Line:
         "_late",
         "_waiting",
         "entry",
-        "limited",
         "lane",
-        "local_queue",
+        "limited",
         "parked",
         "priority",
-        "queue",
         "shape",
-        "user",
     )
 
-    def __init__(
-        self,
-        queue: Backlog,
-        lane: Lane,
-        shape: Shape,
-        priority: int,
-        local_queue: str | None,
-        user: str | None,
-    ) -> None:
-        self.queue = queue
+    def __init__(self, backlog: Backlog, lane: Lane, shape: Shape, priority: int) -> None:
         self.lane = lane
         self.shape = shape
         self.priority = priority
-        self.local_queue = local_queue
-        self.user = user
         self.parked = False
         self.limited = False
         self.entry: tuple[Position, Line] | None = None
-        self._waiting = queue.waiting
+        self._waiting = backlog.waiting
         self._early: deque[Item] = deque()
         self._late: list[Item] = []
 

@@ -13,6 +13,7 @@ from sluice.core.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from sluice.core.budget import Budget
     from sluice.core.model import (
         ClusterQueue,
         LocalQueue,
@@ -50,6 +51,7 @@ class Catalog:
         cluster_queues: Iterable[ClusterQueue] = (),
         local_queues: Iterable[LocalQueue] = (),
         priority_classes: Iterable[WorkloadPriorityClass] = (),
+        budgets: Iterable[Budget] = (),
     ) -> None:
         flavors, cohorts, cluster_queues = list(flavors), list(cohorts), list(cluster_queues)
         local_queues, priority_classes = list(local_queues), list(priority_classes)
@@ -59,6 +61,7 @@ class Catalog:
         self.priority_classes: Mapping[str, WorkloadPriorityClass] = {
             each.name: each for each in priority_classes
         }
+        self.budgets: tuple[Budget, ...] = tuple(budgets)
         named = {cohort.name: cohort for cohort in cohorts}
         for parent in [cohort.parent for cohort in cohorts] + [q.cohort for q in cluster_queues]:
             if parent is not None:
@@ -71,6 +74,7 @@ class Catalog:
             *_defined_twice("ClusterQueue", [each.name for each in cluster_queues]),
             *_defined_twice("LocalQueue", [each.key for each in local_queues]),
             *_defined_twice("WorkloadPriorityClass", [each.name for each in priority_classes]),
+            *_defined_twice("Budget", [each.name for each in self.budgets]),
             *self._problems(),
         )
 

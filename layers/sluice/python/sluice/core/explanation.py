@@ -1,15 +1,21 @@
-"""Why a request finds no room: the code, and the arithmetic in Kubernetes quantities."""
+"""Why a workload waits: the code, and the arithmetic in Kubernetes quantities."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sluice.core.model import Assignment, PodSetAssignment, StopPolicy
 from sluice.core.quantity import format_quantity
 from sluice.core.reasons import Reason
 
 if TYPE_CHECKING:
+    from sluice.core.backlog import Line
+    from sluice.core.books import Books
+    from sluice.core.fairness import Shares
     from sluice.core.flavors import FlavorOption, Shape
+    from sluice.core.model import Workload
     from sluice.core.quota import QuotaTree
+    from sluice.core.waiting import WaitingQueue
 
 _SEVERITY = {
     Reason.COHORT_EXHAUSTED: 0,
@@ -18,6 +24,110 @@ _SEVERITY = {
     Reason.EXCEEDS_MAXIMUM: 2,
     Reason.NO_MATCHING_FLAVOR: 3,
 }
+
+
+def explain(
+    books: Books,
+    queue: WaitingQueue,
+    line: Line,
+    workload: Workload,
+    head: Line | None,
+    shares: Shares | None,
+    now_ms: int,
+) -> tuple[Reason, str]:
+    """Why a workload in the order of its queue does not run as things stand.
+
+    `head` is the line that the queue would look at next; `shares` is given with fair sharing.
+    """
+    blocked = queue.inactive or blocked_by(books, queue, workload)
+    if blocked is None:
+        blocked = shortfall(books.now, queue.node, line.shape)
+        if blocked is not None and blocked[0] is Reason.COHORT_EXHAUSTED and shares is not None:
+            share = shares.share(queue.node)
+            if share.borrowing:
+                text = f"{blocked[1]}, share {share.rounded()} ({share.resource})"
+                blocked = (Reason.LOWER_SHARE, text)
+    if blocked is None:
+        blocked = _over_budget(books, queue, line, workload, now_ms)
+    return blocked or (Reason.BEHIND_HIGHER, _who_goes_first(books, queue, line, workload, head))
+
+
+def _who_goes_first(
+    books: Books, queue: WaitingQueue, line: Line, workload: Workload, head: Line | None
+) -> str:
+    """Why a workload waits that would fit at this moment."""
+    future = shortfall(books.tree, queue.node, line.shape)
+    if future is not None:
+        return f"kept free for a preemptor: {future[1]}"
+    if queue.strict and head is not None and head is not line:
+        return "the queue is StrictFIFO and its head has to wait"
+    front = line.front()
+    if front is not None and front[2] != workload.id:
+        return "equal workloads ahead of it go first"
+    return "kept free for a workload that is ahead in the cohort"
+
+
+def blocked_by(books: Books, queue: WaitingQueue, workload: Workload) -> tuple[Reason, str] | None:
+    """The concurrency cap or the stopped LocalQueue that keeps a workload waiting."""
+    config, local = queue.config, queue.local_queue(workload)
+    if local is not None and local.stop_policy is not StopPolicy.NONE:
+        return Reason.QUEUE_CORDONED, f"LocalQueue {local.key} is stopped"
+    caps = [
+        (
+            Reason.CONCURRENCY_CAP,
+            f"ClusterQueue {config.name}",
+            books.running.get(queue.node, 0),
+            config.max_running,
+        ),
+        (
+            Reason.USER_CAP,
+            f"user {workload.user} in ClusterQueue {config.name}",
+            books.running_of_user.get((queue.node, workload.user), 0),
+            config.max_running_per_user if workload.user is not None else None,
+        ),
+    ]
+    if local is not None:
+        running = books.running_of_local_queue.get(local.key, 0)
+        who = f"LocalQueue {local.key}"
+        caps.append((Reason.CONCURRENCY_CAP, who, running, local.max_running))
+    for reason, who, running, most in caps:
+        if most is not None and running >= most:
+            return reason, f"{who} runs {running} of at most {most} workloads"
+    return None
+
+
+def _over_budget(
+    books: Books, queue: WaitingQueue, line: Line, workload: Workload, now_ms: int
+) -> tuple[Reason, str] | None:
+    """Whether a budget is too small for the workload in every flavor."""
+    if not queue.priced:
+        return None
+    over = None
+    flavors = {
+        option.flavor
+        for pod_set in line.shape.pod_sets
+        for options in pod_set.groups
+        for option in options
+        if option.mismatch is None
+    }
+    for flavor in sorted(flavors):
+        assignment = Assignment((PodSetAssignment("", 1, {"": flavor}),))
+        over = books.spending.exceeded(workload, assignment, now_ms)
+        if over is None:
+            return None
+    if over is None:
+        return None
+    budget, cost = over
+
+    def dollars(microusd: int) -> str:
+        return f"${microusd / 1_000_000:.2f}"
+
+    spent = books.spending.spent(budget, now_ms)
+    text = (
+        f"expected to cost {dollars(cost)}, budget {budget.name} has spent or committed "
+        f"{dollars(spent)} of {dollars(budget.limit_microusd)} in this window"
+    )
+    return Reason.BUDGET_EXHAUSTED, text
 
 
 def shortfall(tree: QuotaTree, node: int, shape: Shape) -> tuple[Reason, str] | None:

@@ -172,6 +172,10 @@ class QuotaTree:
                 return False
         return True
 
+    def possible(self, node: int, cells: Cells) -> bool:
+        """Whether the node could ever use all of these amounts at once."""
+        return all(amount <= self.potential[cell][node] for cell, amount in cells)
+
     def add(self, node: int, cells: Cells) -> None:
         """Counts usage at a node and, beyond unlent quota, at its ancestors."""
         path = self.paths[node]

@@ -1,0 +1,126 @@
+"""Dollar budgets of queues: one more resource, which time gives back instead of finished work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sluice.core.model import Assignment, Workload
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a queue may spend in each window; amounts are micro-dollars.
+
+    Exactly one of `cluster_queue` and `local_queue` names the queue. Windows follow each other
+    from `starts_ms` on. A workload without a maximum run time is taken to run `assumed_run_ms`.
+    """
+
+    name: str
+    limit_microusd: int
+    window_ms: int
+    cluster_queue: str | None = None
+    local_queue: str | None = None
+    starts_ms: int = 0
+    assumed_run_ms: int = HOUR_MS
+
+    def covers(self, workload: Workload) -> bool:
+        if self.local_queue is not None:
+            return workload.local_queue == self.local_queue
+        return workload.cluster_queue == self.cluster_queue
+
+    def window(self, now_ms: int) -> int:
+        """The number of the window that an instant falls into."""
+        return (now_ms - self.starts_ms) // self.window_ms
+
+    def next_window_ms(self, now_ms: int) -> int:
+        """When the next window begins."""
+        return self.starts_ms + (self.window(now_ms) + 1) * self.window_ms
+
+
+def hourly_price(workload: Workload, assignment: Assignment) -> int:
+    """Micro-dollars an hour: the dearest of the assigned flavors, each priced for the whole."""
+    flavors = {flavor for each in assignment.pod_sets for flavor in each.flavors.values()}
+    return max((workload.cost_microusd_per_hour.get(flavor, 0) for flavor in flavors), default=0)
+
+
+@dataclass(slots=True)
+class _Charge:
+    budget: Budget
+    window: int
+    microusd: int
+    per_hour: int
+    since_ms: int
+
+
+@dataclass(slots=True)
+class Spending:
+    """What was spent and committed per budget and window.
+
+    A workload is charged its expected cost when it is admitted, in the window of its admission;
+    when it stops, the charge becomes what the time it ran has cost.
+    """
+
+    budgets: tuple[Budget, ...]
+    _spent: dict[tuple[str, int], int] = field(default_factory=dict)
+    _open: dict[str, list[_Charge]] = field(default_factory=dict)
+
+    def of(self, workload: Workload) -> list[Budget]:
+        return [budget for budget in self.budgets if budget.covers(workload)]
+
+    def spent(self, budget: Budget, now_ms: int) -> int:
+        """Micro-dollars spent or committed in the present window."""
+        return self._spent.get((budget.name, budget.window(now_ms)), 0)
+
+    def set_spent(self, budget: Budget, microusd: int, now_ms: int) -> None:
+        """Sets what the present window has cost so far, without what is charged from now on."""
+        self._spent[budget.name, budget.window(now_ms)] = microusd
+
+    def exceeded(
+        self, workload: Workload, assignment: Assignment, now_ms: int
+    ) -> tuple[Budget, int] | None:
+        """The first budget that the expected cost does not fit, with that cost."""
+        per_hour = hourly_price(workload, assignment)
+        for budget in self.of(workload):
+            cost = self._expected(budget, workload, per_hour)
+            if cost and self.spent(budget, now_ms) + cost > budget.limit_microusd:
+                return budget, cost
+        return None
+
+    def charge(self, workload: Workload, assignment: Assignment, now_ms: int) -> None:
+        """Commits the expected cost of an admission."""
+        per_hour = hourly_price(workload, assignment)
+        charges = []
+        for budget in self.of(workload):
+            cost = self._expected(budget, workload, per_hour)
+            window = budget.window(now_ms)
+            self._add(budget, window, cost)
+            charges.append(_Charge(budget, window, cost, per_hour, now_ms))
+        if charges:
+            self._open[workload.id] = charges
+
+    def settle(self, workload_id: str, now_ms: int) -> None:
+        """Replaces a commitment by the cost of the time that the workload ran."""
+        for each in self._open.pop(workload_id, ()):
+            actual = -(-each.per_hour * max(0, now_ms - each.since_ms) // HOUR_MS)
+            self._add(each.budget, each.window, actual - each.microusd)
+
+    def _add(self, budget: Budget, window: int, microusd: int) -> None:
+        key = (budget.name, window)
+        self._spent[key] = self._spent.get(key, 0) + microusd
+
+    @staticmethod
+    def _expected(budget: Budget, workload: Workload, per_hour: int) -> int:
+        runs_ms = workload.max_runtime_ms or budget.assumed_run_ms
+        return -(-per_hour * runs_ms // HOUR_MS)
+
+
+def covering(budgets: Iterable[Budget], cluster_queue: str, local_queues: Iterable[str]) -> bool:
+    """Whether any budget concerns a ClusterQueue or one of its LocalQueues."""
+    keys = set(local_queues)
+    return any(b.cluster_queue == cluster_queue or b.local_queue in keys for b in budgets)

@@ -1,0 +1,144 @@
+"""Nomination: what the head of a queue could get now, and whom it would have to evict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from sluice.core.flavors import NO_NOMINATION, Assigner, Fit, Nomination, largest_partial
+from sluice.core.model import ReclaimWithinCohort, WithinClusterQueue
+from sluice.core.preemption import Preemptor
+
+if TYPE_CHECKING:
+    from sluice.core.books import Books
+    from sluice.core.flavors import Shape
+    from sluice.core.model import Workload
+    from sluice.core.preemption import Target, VictimSearch
+    from sluice.core.quota import Cells
+    from sluice.core.waiting import WaitingQueue
+
+Nominated: TypeAlias = tuple[Nomination, list["Target"]]
+
+
+class Nominator:
+    """Finds flavors and victims against the future view; changes nothing."""
+
+    def __init__(self, books: Books, search: VictimSearch, *, fair_sharing: bool) -> None:
+        self._books = books
+        self._search = search
+        self._fair_sharing = fair_sharing
+        self._flat = max(books.tree.heights) <= 1
+
+    def nominate(
+        self, queue: WaitingQueue, shape: Shape, workload: Workload, now_ms: int
+    ) -> Nominated:
+        """The best assignment, and its victims if it needs any and there are some."""
+        cells = shape.cells
+        if cells is not None:
+            if self._books.tree.fits(queue.node, cells):
+                return Nomination(Fit.FIT, shape.fixed, cells, self._level(queue.node, cells)), []
+            if queue.reclaims_any and not shape.slack:
+                # Such a queue reserves nothing, so that a refusal needs no further distinction.
+                if not self._may_preempt(queue, cells, workload.priority, now_ms):
+                    return NO_NOMINATION, []
+        return _Attempts(self._books, self._search, queue, workload, now_ms).best(
+            shape, fair_sharing=self._fair_sharing
+        )
+
+    def worth_a_look(self, queue: WaitingQueue, shape: Shape, priority: int, now_ms: int) -> bool:
+        """A quick necessary condition for admission or preemption."""
+        cells = shape.cells
+        return (
+            cells is None
+            or shape.slack > 0
+            or self._books.tree.fits(queue.node, cells)
+            or self._may_preempt(queue, cells, priority, now_ms)
+        )
+
+    def _level(self, node: int, cells: Cells) -> int:
+        tree, level = self._books.tree, 0
+        for cell, amount in cells:
+            if tree.borrows_with(node, cell, amount):
+                level = max(level, tree.borrowing_level(node, cell, amount)[0])
+        return level
+
+    def _may_preempt(self, queue: WaitingQueue, cells: Cells, priority: int, now_ms: int) -> bool:
+        """A quick necessary condition for finding victims."""
+        node, tree = queue.node, self._books.tree
+        rules = queue.config.preemption
+        if rules.within_cluster_queue is not WithinClusterQueue.NEVER:
+            equal = rules.within_cluster_queue is not WithinClusterQueue.LOWER_PRIORITY
+            exposed, end_ms = self._books.holdings.exposed(node, priority, now_ms, equal=equal)
+            if exposed:
+                return True
+            self._search.note_protection(end_ms)
+        if rules.reclaim_within_cohort is ReclaimWithinCohort.NEVER or tree.parent[node] < 0:
+            return False
+        if not self._flat or queue.preempts_while_borrowing:
+            return True
+        # In a flat tree borrowing queues yield, and only to one that stays within its own quota.
+        for cell, amount in cells:
+            if tree.borrows_with(node, cell, amount):
+                return False
+        borrowed = self._books.borrowed_cells()
+        return any(cell in borrowed for cell, _ in cells)
+
+
+class _Attempts:
+    """The attempts for one workload; no set of victims is searched twice."""
+
+    def __init__(
+        self,
+        books: Books,
+        search: VictimSearch,
+        queue: WaitingQueue,
+        workload: Workload,
+        now_ms: int,
+    ) -> None:
+        self._tree = books.tree
+        self._search = search
+        self._queue = queue
+        self._workload = workload
+        self._now_ms = now_ms
+        self._searched: dict[tuple[Cells, frozenset[int]], list[Target]] = {}
+
+    def best(self, shape: Shape, *, fair_sharing: bool) -> Nominated:
+        """Full size first, preemption included; then the largest partial size."""
+        queue = self._queue
+        assigner = Assigner(self._tree, queue.node, queue.config, fair_sharing, self._oracle)
+        counts = tuple(pod_set.count for pod_set in shape.pod_sets)
+        full = assigner.assign(shape, counts)
+        found = self._with_victims(full)
+        if found is None:
+            found = largest_partial(shape, lambda c: self._with_victims(assigner.assign(shape, c)))
+        return found or (full, [])
+
+    def _with_victims(self, nomination: Nomination) -> Nominated | None:
+        """The nomination with the victims it needs; None if it cannot be admitted."""
+        if nomination.fit is Fit.FIT:
+            return nomination, []
+        if nomination.fit is Fit.NO_FIT:
+            return None
+        victims = self._victims(nomination.cells, nomination.contested)
+        return (nomination, victims) if victims else None
+
+    def _victims(self, cells: Cells, contested: frozenset[int]) -> list[Target]:
+        key = (cells, contested)
+        if key not in self._searched:
+            queue = self._queue
+            preemptor = Preemptor(queue.node, queue.config, self._workload, cells, contested)
+            self._searched[key] = self._search.find(preemptor, self._now_ms)
+        return self._searched[key]
+
+    def _oracle(self, cell: int, amount: int) -> tuple[Fit, int]:
+        """Whether preemption could make room in one cell, and the borrowing level then."""
+        tree, node = self._tree, self._queue.node
+        victims = self._victims(((cell, amount),), frozenset((cell,)))
+        for target in victims:
+            tree.remove(target.held.node, target.held.cells)
+        level, _ = tree.borrowing_level(node, cell, amount)
+        for target in victims:
+            tree.add(target.held.node, target.held.cells)
+        if not victims:
+            return Fit.NO_CANDIDATES, level
+        own = any(target.held.node == node for target in victims)
+        return (Fit.PREEMPT if own else Fit.RECLAIM), level
