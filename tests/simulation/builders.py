@@ -17,7 +17,7 @@ Quota = int | str | tuple[int | str | None, ...]
 KUEUE = "kueue.x-k8s.io/v1beta2"
 LONG_AGO = "2026-01-01T00:00:00Z"
 START = "2026-01-01T01:00:00Z"
-FAIR = {"fairSharing": {}}
+FAIR: Json = {"fairSharing": {}}
 
 
 def _groups(groups: Sequence[Mapping[str, Mapping[str, Quota]]]) -> list[Json]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.simulation.builders import (
 ONE = queue("q", cpu=1)
 
 
-def lasting(name: str, queue: str, runtime: str, *args: int, **rest: object) -> Json:
+def lasting(name: str, queue: str, runtime: str, *args: int, **rest: Any) -> Json:
     return {**waiting(name, queue, *args, **rest), "runtime": runtime}
 
 

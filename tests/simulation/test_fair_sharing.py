@@ -1,14 +1,16 @@
 """Dominant-resource fair sharing: shares, the order of admission, and preemption by share."""
 
+from typing import Any
+
 import pytest
 
-from tests.simulation.builders import FAIR, cohort, preemption, queue, running, simulate, waiting
+from tests.simulation.builders import FAIR, Json, cohort, preemption, queue, running, simulate, waiting
 
 BIG = 2**63 - 1
 RECLAIM = preemption("LowerPriority", "Any")
 
 
-def weighted(weight: str, **rest: object) -> dict[str, object]:
+def weighted(weight: str, **rest: Any) -> Json:
     return {"fairSharing": {"weight": weight}, **rest}
 
 
@@ -105,7 +107,9 @@ def test_at_equal_shares_priority_decides_then_age() -> None:
     by_priority = simulate(
         *parts, waiting("old", "a", 0, cpu=4), waiting("vip", "b", 9, at=9, cpu=4), **FAIR
     )
-    by_age = simulate(*parts, waiting("new", "a", 0, at=9, cpu=4), waiting("old", "b", cpu=4), **FAIR)
+    by_age = simulate(
+        *parts, waiting("new", "a", 0, at=9, cpu=4), waiting("old", "b", cpu=4), **FAIR
+    )
 
     assert by_priority.order == ["vip"]
     assert by_age.order == ["old"]
@@ -240,9 +244,7 @@ def test_the_initial_share_is_the_second_strategy() -> None:
     ]
 
     both = simulate(*parts, **FAIR)
-    final = simulate(
-        *parts, fairSharing={"preemptionStrategies": ["LessThanOrEqualToFinalShare"]}
-    )
+    final = simulate(*parts, fairSharing={"preemptionStrategies": ["LessThanOrEqualToFinalShare"]})
     initial = simulate(*parts, fairSharing={"preemptionStrategies": ["LessThanInitialShare"]})
 
     assert both.preempted == {"big": "InCohortFairSharing"}

@@ -140,7 +140,7 @@ def _borrow_in_first_or_preempt_in_second(preference: str) -> Any:
 
 
 def test_all_resources_of_a_group_get_the_same_flavor() -> None:
-    group = {"first": {"cpu": 8, "memory": "1Gi"}, "second": {"cpu": 8, "memory": "8Gi"}}
+    group: dict[str, Json] = {"first": {"cpu": 8, "memory": "1Gi"}, "second": {"cpu": 8, "memory": "8Gi"}}
     result = simulate(queue("q", None, group), waiting("w", "q", cpu=1, memory="2Gi"))
 
     assert result.admitted == {"w": "second"}
@@ -214,9 +214,7 @@ def test_no_flavor_that_suits_is_a_misconfiguration() -> None:
 def test_reclaim_in_one_flavor_is_better_than_preemption_in_another() -> None:
     # first: own lower priority would have to go; second: lent quota comes back.
     result = simulate(
-        queue(
-            "q", "team", flavors(first=2, second=2), spec=preemption("LowerPriority", "Any")
-        ),
+        queue("q", "team", flavors(first=2, second=2), spec=preemption("LowerPriority", "Any")),
         queue("borrower", "team", flavors(first=0, second=0)),
         running("own", "q", -1, flavor="first", cpu=2),
         running("lent", "borrower", 5, flavor="second", cpu=2),

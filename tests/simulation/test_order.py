@@ -78,9 +78,7 @@ def test_among_borrowers_priority_decides_then_age() -> None:
     by_priority = simulate(
         *parts, waiting("old", "a", 0, cpu=5), waiting("vip", "b", 1, at=9, cpu=5)
     )
-    by_age = simulate(
-        *parts, waiting("young", "a", 0, at=9, cpu=5), waiting("old", "b", 0, cpu=5)
-    )
+    by_age = simulate(*parts, waiting("young", "a", 0, at=9, cpu=5), waiting("old", "b", 0, cpu=5))
 
     assert by_priority.order == ["vip"]
     assert by_age.order == ["old"]

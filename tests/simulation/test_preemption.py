@@ -1,6 +1,6 @@
 """Classical preemption: who may be evicted, in which order, how few, and with which reason."""
 
-from tests.simulation.builders import cohort, preemption, queue, running, simulate, waiting
+from tests.simulation.builders import Json, cohort, preemption, queue, running, simulate, waiting
 
 LOWER = preemption("LowerPriority")
 RECLAIM_LOWER = preemption("LowerPriority", "LowerPriority")
@@ -8,8 +8,8 @@ RECLAIM_ANY = preemption("LowerPriority", "Any")
 NEWER = 40 * 60  # later than every waiting workload was created
 
 
-def borrow(threshold: int | None = None) -> dict[str, object]:
-    rules: dict[str, object] = {"policy": "LowerPriority"}
+def borrow(threshold: int | None = None) -> Json:
+    rules: Json = {"policy": "LowerPriority"}
     if threshold is not None:
         rules["maxPriorityThreshold"] = threshold
     return preemption("LowerPriority", "LowerPriority", rules)

@@ -13,9 +13,7 @@ def test_a_queue_without_cohort_has_its_nominal_quota_and_nothing_else() -> None
 
 
 def test_a_cohort_lends_its_own_quota_to_every_member() -> None:
-    result = simulate(
-        cohort("team", cpu=10), queue("a", "team", cpu=5), queue("b", "team", cpu=0)
-    )
+    result = simulate(cohort("team", cpu=10), queue("a", "team", cpu=5), queue("b", "team", cpu=0))
 
     assert result.cpu("available", "a", "b", "team") == ["15", "15", "15"]
 
@@ -110,9 +108,7 @@ def test_borrowing_goes_through_three_levels_and_is_clamped_at_each() -> None:
 
 
 def test_a_quota_cut_leaves_running_work_alone_and_reports_zero() -> None:
-    result = simulate(
-        queue("cut", cpu=2), running("r", "cut", cpu=5), waiting("w", "cut", cpu=1)
-    )
+    result = simulate(queue("cut", cpu=2), running("r", "cut", cpu=5), waiting("w", "cut", cpu=1))
 
     assert result.cpu("available", "cut") == ["0"]
     assert result.cpu("usage", "cut") == ["5"]

@@ -52,6 +52,38 @@ class Recording:
     plan: Mapping[str, Any]
 
 
+def objects_below(catalog: Catalog, root: str) -> ConfigObjects:
+    """The part of a catalog that decisions over one root depend on, in the order of names."""
+    queues = tuple(
+        queue
+        for name, queue in sorted(catalog.cluster_queues.items())
+        if catalog.root_of(name) == root
+    )
+    names = {queue.name for queue in queues}
+    flavors = {
+        flavor.name
+        for queue in queues
+        for group in queue.resource_groups
+        for flavor in group.flavors
+    }
+    return ConfigObjects(
+        resource_flavors=tuple(
+            flavor for name, flavor in sorted(catalog.flavors.items()) if name in flavors
+        ),
+        cohorts=tuple(
+            cohort
+            for name, cohort in sorted(catalog.cohorts.items())
+            if catalog.root_of_cohort(name) == root
+        ),
+        cluster_queues=queues,
+        local_queues=tuple(
+            local
+            for _, local in sorted(catalog.local_queues.items())
+            if local.cluster_queue in names
+        ),
+    )
+
+
 def decide(snapshot: Snapshot) -> Plan:
     """The plan of one pass; raises KeyError if the objects have no such root or queue."""
     objects = snapshot.objects
