@@ -12,6 +12,7 @@ from sluice.core import model
 from sluice.core import workload as lifecycle
 from sluice.core.admission import Plan, Refusal, Scheduler
 from sluice.core.catalog import Catalog
+from sluice.core.reasons import Reason
 from sluice.core.reservations import Cells, added, cells, held_by, negative
 from sluice.core.workload import (
     Change,
@@ -25,8 +26,6 @@ from sluice.core.workload import (
 )
 
 UNLISTED = "ledger/"  # prefix of the stand-ins for quota whose holders were not read
-WAITING_FOR_PREEMPTION = "PRIORITY:Preempted"
-CLUSTER_MISSING = "PLATFORM:ClusterUnreachable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
     )
     usage = used_after(gathered.usage, released)
     scheduler = schedule(catalog, gathered, usage, policy)
-    plan = scheduler.run_pass(now)
+    plan = scheduler.run_pass(now, explain=True)
     waiting = {w.id: w for w in gathered.waiting}
     holders = {w.id: w for w in gathered.holders}
     admitted, refusals = [], dict(plan.refusals)
@@ -100,7 +99,9 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         cluster = place(assigned, gathered.clusters)
         if cluster is None:
             message = f"no Cluster offers {', '.join(sorted(flavors_of(assigned)))}"
-            refusals[workload.id] = Refusal(workload.id, workload.cq, CLUSTER_MISSING, message, 1)
+            refusals[workload.id] = Refusal(
+                workload.id, workload.cq, Reason.CLUSTER_UNREACHABLE, message, 0
+            )
             continue
         cq = admission.cluster_queue
         reservation = Reservation(workload.generation, cq, cluster, now, assigned)
@@ -214,4 +215,4 @@ def flavors_of(assigned: Iterable[PodSetAssignment]) -> set[str]:
 
 def preemption(by: str, reason: str) -> Intent:
     message = f"yields its quota to {by} ({reason})"
-    return Intent(IntentKind.PREEMPT, WAITING_FOR_PREEMPTION, message, by=by)
+    return Intent(IntentKind.PREEMPT, Reason.PREEMPTED, message, by=by)

@@ -8,6 +8,7 @@ from typing import Any
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
+from sluice.core.reasons import Reason
 from sluice.core.workload import Change, Intent, IntentKind, State, Workload
 
 Document = dict[str, Any]
@@ -16,9 +17,6 @@ Key = tuple[str, int]
 LATE_DISPATCH_MS = 15_000
 BACKOFF_BASE_MS = 60_000
 BACKOFF_MAX_MS = 3_600_000
-WAITING_FOR_NODE = "CAPACITY:WaitingForNode"
-IMAGE_PULL = "MISCONFIGURATION:ImagePull"
-JOB_LOST = "RECOVERY:JobLost"
 
 
 @dataclass
@@ -82,7 +80,7 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
         if job_status.all_ready(job):
             yield lifecycle.start(workload, now)
         elif message := job_status.stuck(pods):
-            yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, IMAGE_PULL, message))
+            yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, Reason.IMAGE_PULL, message))
         elif now - workload.dispatched_at > pods_ready_ms:
             yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms))
 
@@ -101,7 +99,7 @@ def disappeared(workload: Workload, seen: Seen, now: int) -> Iterator[Change]:
         yield lifecycle.gone(workload)
     else:
         message = f"its Job vanished from {workload.cluster}"
-        intent = Intent(IntentKind.REQUEUE, JOB_LOST, message, not_before=now)
+        intent = Intent(IntentKind.REQUEUE, Reason.JOB_LOST, message, not_before=now)
         yield lifecycle.reclaim(workload, intent)
 
 
@@ -186,4 +184,4 @@ def _too_late(workload: Workload, now: int, pods_ready_ms: int) -> Intent:
         f"not all pods were ready within {pods_ready_ms // 1000} s;"
         f" back in the queue, next try in {wait // 1000} s"
     )
-    return Intent(IntentKind.REQUEUE, WAITING_FOR_NODE, message, not_before=now + wait)
+    return Intent(IntentKind.REQUEUE, Reason.WAITING_FOR_NODE, message, not_before=now + wait)

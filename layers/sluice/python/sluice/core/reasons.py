@@ -57,6 +57,10 @@ class Reason(StrEnum):
     RESTORING_CHECKPOINT = "RECOVERY:RestoringCheckpoint"
     BACKOFF_UNTIL = "RECOVERY:BackoffUntil"
     CLUSTER_UNREACHABLE = "PLATFORM:ClusterUnreachable"
+    KEY_REUSED = "MISCONFIGURATION:KeyReused"
+    JOB_LOST = "RECOVERY:JobLost"
+    PREEMPTED = "PRIORITY:Preempted"
+    CANCELLED_BY_USER = "CANCELLED:User"
     LEDGER_THROTTLED = "PLATFORM:LedgerThrottled"
     DLQ = "PLATFORM:DLQ"
 
@@ -133,6 +137,13 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     ),
     Reason.IMAGE_PULL: (Action.CHANGE_REQUEST, "A container image cannot be pulled."),
     Reason.POLICY_DENIED: (Action.CHANGE_REQUEST, "A policy of the cluster refused the pods."),
+    Reason.KEY_REUSED: (
+        Action.CHANGE_REQUEST,
+        "The idempotency key was used before for another body.",
+    ),
+    Reason.JOB_LOST: (Action.WAIT, "Its Job vanished from the cluster; it is queued again."),
+    Reason.PREEMPTED: (Action.WAIT, "It yielded its quota to another workload."),
+    Reason.CANCELLED_BY_USER: (Action.WAIT, "A user cancelled it."),
     Reason.SCHEMA_INVALID: (Action.CHANGE_REQUEST, "The document is not valid."),
     Reason.DEADLINE_PASSED: (
         Action.CHANGE_REQUEST,

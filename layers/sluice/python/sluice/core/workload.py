@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sluice.core.reasons import Reason
+
 
 class State(StrEnum):
     PENDING = "PENDING"
@@ -270,7 +272,7 @@ def cancel_pending(workload: Workload, message: str, now: int) -> Change:
         {
             "state": State.CANCELLED,
             "finished_at": now,
-            "reason": {"code": "CANCELLED:User", "message": message},
+            "reason": {"code": Reason.CANCELLED_BY_USER, "message": message},
         },
         ("not_before", "held"),
     )
@@ -402,7 +404,7 @@ def after(change: Change, workload: Workload | None = None) -> Workload:
 
 
 def _intent(workload: Workload) -> Intent:
-    return workload.intent or Intent(IntentKind.REQUEUE, "RECOVERY:Unknown")
+    return workload.intent or Intent(IntentKind.REQUEUE, Reason.JOB_LOST)
 
 
 _BLANK = Workload("", "", "", "", State.PENDING)

@@ -11,6 +11,7 @@ from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.identity import job_name
 from sluice.core.model import ResourceFlavor, Toleration
+from sluice.core.reasons import Reason
 from sluice.core.rendering import Placement, Run, render
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
@@ -39,7 +40,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 PARALLEL = 8
 PERMANENT = {400, 403, 404, 405, 413, 422}
-POLICY_DENIED = "MISCONFIGURATION:PolicyDenied"
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,16 @@ def create(
         raise  # our own permissions are wrong, not the workload: it waits until they are right
     except ClusterError as error:
         if error.status in PERMANENT:
-            return Intent(IntentKind.FAIL, POLICY_DENIED, f"{workload.cluster} refuses it: {error}")
+            return Intent(
+                IntentKind.FAIL, Reason.POLICY_DENIED, f"{workload.cluster} refuses it: {error}"
+            )
         raise
     if not isinstance(answer, AlreadyExists):
         return answer
     existing = answer.existing
     if job_status.owner(existing) != (workload.id, workload.generation):
         message = f"{workload.cluster} has a Job {existing['metadata']['name']} that is not ours"
-        return Intent(IntentKind.FAIL, POLICY_DENIED, message)
+        return Intent(IntentKind.FAIL, Reason.POLICY_DENIED, message)
     return None if existing["metadata"].get("deletionTimestamp") else existing
 
 

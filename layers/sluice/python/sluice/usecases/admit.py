@@ -85,7 +85,7 @@ class Admit:
             if more and late:
                 self.kicks.kick([root])
             if not more or late:
-                waiting = len(cycle.refusals)
+                waiting = len(gathered.waiting) - len(cycle.admitted)
                 return Outcome(root, version, admitted, released, preempted, waiting, conflicts)
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
 
@@ -160,7 +160,7 @@ def audit(cycle: Cycle, batch: Sequence[Step]) -> Mapping[str, Any]:
 def summary(cycle: Cycle, version: int, now: int) -> Mapping[str, Any]:
     """The newest pass as `why` and `ls` read it; refusals as compressed JSON."""
     refusals = {
-        refusal.workload: [refusal.code, refusal.message, refusal.position]
+        refusal.workload: [refusal.reason.value, refusal.message, refusal.position]
         for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]
     }
     packed = zlib.compress(json.dumps(refusals).encode())

@@ -11,6 +11,7 @@ from typing import Any
 from sluice.core import documents, tenants
 from sluice.core.fitness import impossible
 from sluice.core.identity import digest, workload_id
+from sluice.core.reasons import Reason
 from sluice.core.submission import Accepted, Rejected, submission
 from sluice.core.tenants import Tenant
 from sluice.core.workload import PodSet, State, Workload
@@ -18,11 +19,6 @@ from sluice.errors import ManifestUnavailable
 from sluice.ports import Catalog, CatalogSnapshot, Clock, Created, Document, Manifests, Workloads
 from sluice.usecases.configuration import configured
 
-NOT_AUTHORISED = "MISCONFIGURATION:PolicyDenied"
-INVALID = "MISCONFIGURATION:SchemaInvalid"
-UNKNOWN_QUEUE = "MISCONFIGURATION:UnknownQueue"
-TOO_LARGE = "QUOTA:ExceedsMaxQuota"
-CONFLICT = "MISCONFIGURATION:KeyReused"
 DEFAULT_PRIORITY_CLASS = "default"
 
 
@@ -105,7 +101,7 @@ class Submit:
             item = self.fetched(item, tenant)
         found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
         if isinstance(found, Rejected):
-            return rejected(found, INVALID, found.errors), None
+            return rejected(found, Reason.SCHEMA_INVALID, found.errors), None
         return placed(found, snapshot)
 
     def fetched(
@@ -167,19 +163,25 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         there = [key for key in queues.local_queues if key.startswith(f"{namespace}/")]
         known = ", ".join(sorted(key.partition("/")[2] for key in there)) or "none"
         message = f"LocalQueue {found.queue} does not exist; queues of {namespace}: {known}"
-        return rejected(found, UNKNOWN_QUEUE, [{"field": "spec.queue", "message": message}]), None
+        return rejected(
+            found, Reason.UNKNOWN_QUEUE, [{"field": "spec.queue", "message": message}]
+        ), None
     name = found.priority_class or DEFAULT_PRIORITY_CLASS
     priority = queues.priority_classes.get(name)
     if priority is None and found.priority_class:
         known = ", ".join(sorted(queues.priority_classes)) or "none"
         message = f"WorkloadPriorityClass {name} does not exist; known: {known}"
-        return rejected(found, INVALID, [{"field": "spec.priority", "message": message}]), None
+        return rejected(
+            found, Reason.SCHEMA_INVALID, [{"field": "spec.priority", "message": message}]
+        ), None
     pod_sets = tuple(
         PodSet(s["name"], s["count"], dict(s["requests"]), s.get("min_count"))
         for s in found.pod_sets
     )
     if problem := impossible(queues, local.cluster_queue, pod_sets):
-        return rejected(found, TOO_LARGE, [{"field": "spec.resources", "message": problem}]), None
+        return rejected(
+            found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
+        ), None
     manifest: Document = json.loads(found.manifest)
     workload = _record(found, State.PENDING)
     return replace(
@@ -196,7 +198,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
 
 
 def rejected(
-    found: Accepted | Rejected, code: str, errors: Sequence[Mapping[str, str]]
+    found: Accepted | Rejected, code: Reason, errors: Sequence[Mapping[str, str]]
 ) -> Workload:
     first = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -223,7 +225,7 @@ def unauthorised(message: Message, now: int) -> Workload:
         created_at=now,
         finished_at=now,
         errors=({"field": "", "message": what},),
-        reason={"code": NOT_AUTHORISED, "message": what},
+        reason={"code": Reason.POLICY_DENIED, "message": what},
     )
 
 
@@ -239,7 +241,7 @@ def conflicting(workload: Workload, message: Message) -> Workload:
         state=State.REJECTED,
         finished_at=workload.created_at,
         errors=({"field": "metadata.idempotencyKey", "message": what},),
-        reason={"code": CONFLICT, "message": what},
+        reason={"code": Reason.KEY_REUSED, "message": what},
     )
 
 
