@@ -16,6 +16,10 @@ def workload_columns(now_ms: int) -> list[Column]:
     def ended(row: Row) -> int:
         return int(row.get("finishedAt") or now_ms)
 
+    def began(row: Row) -> int | None:
+        """A short job may end before anybody saw all its pods ready."""
+        return row.get("startedAt") or (row.get("finishedAt") and row.get("dispatchedAt"))
+
     return [
         Column("ID", text("id")),
         Column("NAME", text("name")),
@@ -27,7 +31,7 @@ def workload_columns(now_ms: int) -> list[Column]:
         Column(
             "WAIT", lambda row: between(row.get("createdAt"), row.get("admittedAt") or ended(row))
         ),
-        Column("RUNTIME", lambda row: between(row.get("startedAt"), ended(row))),
+        Column("RUNTIME", lambda row: between(began(row), ended(row))),
         Column("RECOV", lambda row: str(row.get("recoveries") or 0)),
         Column("AGE", lambda row: between(row.get("createdAt"), now_ms)),
         Column("USER", text("user"), wide=True),

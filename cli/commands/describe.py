@@ -39,6 +39,9 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
     if found.get("runs"):
         click.echo("\nRuns:")
         click.echo(_runs(found["runs"]))
+    if codes := (found.get("result") or {}).get("exit_codes"):
+        click.echo("\nExit codes:")
+        click.echo(_exit_codes(codes))
     for error in found.get("errors") or ():
         click.echo("\n" + clean(f"Error in {error['field']}: {error['message']}"))
     click.echo("\nEvents:")
@@ -66,16 +69,22 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Submitted by", found.get("user", "")
     yield "Submitted", f"{between(found['createdAt'], now_ms)} ago"
     yield "Waited", between(found["createdAt"], found.get("admittedAt"))
-    yield "Runtime", between(found.get("startedAt"), found.get("finishedAt") or now_ms)
+    began = found.get("startedAt") or (found.get("finishedAt") and found.get("dispatchedAt"))
+    yield "Runtime", between(began, found.get("finishedAt") or now_ms)
     yield "Generation", str(found["generation"])
     yield "Recoveries", str(found.get("recoveries") or "")
     yield "Cluster", found.get("cluster", "")
+    machine = (
+        found.get("instance"),
+        found.get("capacity"),
+        found.get("nodepool"),
+        found.get("zone"),
+    )
+    yield "Machine", ", ".join(filter(None, machine))
     yield "Flavors", amounts(found.get("flavors") or {})
     yield "Last checkpoint", between(found.get("lastCheckpointAt"), now_ms)
     yield "Cost", dollars(found.get("costUsd"))
     yield "Result", ": ".join(filter(None, (result.get("reason"), result.get("message"))))
-    for pod, codes in (result.get("exit_codes") or {}).items():
-        yield f"Exit codes of {pod}", ", ".join(f"{name} {code}" for name, code in codes.items())
 
 
 def _pod_sets(pod_sets: list[Json]) -> str:
@@ -92,13 +101,22 @@ def _pod_sets(pod_sets: list[Json]) -> str:
     return table(["NAME", "COUNT", "MIN", "REQUEST", "FLAVORS"], cells)
 
 
+def _exit_codes(codes: dict[str, dict[str, int]]) -> str:
+    cells = [
+        [pod, container, str(code)]
+        for pod, containers in sorted(codes.items())
+        for container, code in sorted(containers.items())
+    ]
+    return table(["POD", "CONTAINER", "EXIT-CODE"], cells)
+
+
 def _runs(runs: list[Json]) -> str:
     cells = [
         [
             str(run["generation"]),
             run.get("cluster", ""),
-            between(run.get("admittedAt"), run.get("startedAt")),
-            between(run.get("startedAt"), run.get("endedAt")),
+            between(run.get("admittedAt"), run.get("startedAt") or run.get("dispatchedAt")),
+            between(run.get("startedAt") or run.get("dispatchedAt"), run.get("endedAt")),
             run.get("outcome", ""),
         ]
         for run in runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -175,6 +176,7 @@ class ControlPlane:
             self.manifests,
             self.timeline,
             self.logs,
+            self.nodes,
             self.clock,
             self.admit,
             self.kubernetes,
@@ -183,11 +185,11 @@ class ControlPlane:
             self.catalog,
             query,
             Explain(query),
-            Accounts(query, self.nodes),
+            Accounts(query),
             Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
             Apply(self.catalog, self.ledgers, self.workloads, self.kicks),
             WhatIf(query),
-            Checkup(query, self.nodes),
+            Checkup(query),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))
@@ -244,10 +246,13 @@ class ControlPlane:
         self.settle()
         return self.workloads.rows[workload_id]
 
-    def finish(self, workload_id: str, *, succeeded: bool = True) -> Workload:
+    def finish(
+        self, workload_id: str, *, succeeded: bool = True, nodes: Sequence[str] = ()
+    ) -> Workload:
         """The Job of a running workload ends; its quota is released."""
         record = self.workloads.rows[workload_id]
-        result = {"succeeded": succeeded, "reason": "", "message": "exit code 0"}
+        result: dict[str, Any] = {"succeeded": succeeded, "message": "exit code 0"}
+        result["nodes"] = list(nodes)
         if not succeeded:
             result |= {"reason": "BackoffLimitExceeded", "message": "exit code 3"}
         self.workloads.apply([lifecycle.finish(record, result, self.clock.now())])

@@ -33,7 +33,7 @@ class Terminal:
         """Runs `sluice ARGUMENTS`; errors are shown as the entry point shows them."""
         app = App(now=lambda: self.plane.clock.now() / 1_000, sleep=self._sleep)
         app.__dict__["client"] = Client(self.carry)
-        app.outbox = lambda _: self.deliver  # type: ignore[method-assign]
+        app.__dict__["outbox"] = lambda _: self.deliver
         return CliRunner().invoke(sluice, arguments, obj=app, input=input)
 
     def carry(self, request: Request) -> Response:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import pytest
 import yaml
 
-from tests.unit.api.control_plane import BLUE, native
+from tests.unit.api.control_plane import ADMIN, BLUE, flavor, native
 from tests.unit.cli.terminal import Terminal, items
 
 
@@ -341,3 +343,26 @@ def test_a_name_with_control_characters_cannot_steer_the_terminal() -> None:
 
     for command in (("ls",), ("describe", ids[0]), ("why", ids[2])):
         assert "\x1b[31m" not in terminal(*command).stdout
+
+
+def test_wide_columns_tell_the_machine_and_an_estimated_cost() -> None:
+    terminal, ids = two_running_one_waiting()
+    plane = terminal.plane
+    plane.call("POST", "/catalog", ADMIN, {"documents": [labelled_flavor()]})
+    node = {"instance": "i-1", "node": "node-1", "type": "c6a.16xlarge", "zone": "use1-az1"}
+    hardware = {"allocatable": {"cpu": "64"}, "price": "1.20", "capacity_type": "spot"}
+    plane.nodes.put_many("batch-1", [node | hardware | {"seen_at": plane.clock.now()}])
+    running = json.loads(terminal("get", ids[0], "-o", "json").stdout)["status"]
+
+    plane.clock.pass_ms(3_600_000)
+    plane.finish(ids[0], nodes=["node-1"])
+    ended = json.loads(terminal("get", ids[0], "-o", "json").stdout)["status"]
+
+    assert (running["nodepool"], running["capacity"]) == ("batch-spot", "spot")
+    assert (ended["instance"], ended["zone"]) == ("c6a.16xlarge", "use1-az1")
+    assert ended["costUsd"] == pytest.approx(0.60, rel=0.01), "half of the node for an hour"
+
+
+def labelled_flavor() -> dict[str, Any]:
+    labels = {"karpenter.sh/nodepool": "batch-spot", "karpenter.sh/capacity-type": "spot"}
+    return {**flavor("spot"), "spec": {"nodeLabels": labels}}

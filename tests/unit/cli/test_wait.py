@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from cli.exit_codes import Exit
+from cli.outbox import Letter
 from cli.watching import outcome, reached
 from tests.unit.api.control_plane import ControlPlane, native
 from tests.unit.cli.terminal import Terminal
@@ -109,8 +110,8 @@ def test_interruption_says_that_the_workload_continues() -> None:
 def test_a_message_that_is_still_under_way_is_waited_for() -> None:
     plane = ControlPlane()
     terminal = Terminal(plane)
-    letters = []
-    terminal.deliver = letters.extend  # type: ignore[method-assign]
+    letters: list[Letter] = []
+    terminal.__dict__["deliver"] = letters.extend
     steps = [
         lambda: None,
         lambda: plane.deliver(letters[0].body, terminal.signer),
@@ -127,7 +128,7 @@ def test_a_message_that_is_still_under_way_is_waited_for() -> None:
 
 def test_a_message_that_never_arrives_ends_the_wait_with_advice() -> None:
     terminal = Terminal()
-    terminal.deliver = lambda _: None  # type: ignore[method-assign]
+    terminal.__dict__["deliver"] = lambda _: None
 
     result = terminal("submit", "-f", "-", "--wait", input=yaml.safe_dump(native("job", 1)))
 

@@ -20,7 +20,7 @@ from sluice.usecases.views import Json
 if TYPE_CHECKING:
     from sluice.core.model import ClusterQueue
     from sluice.core.quota import QuotaTree
-    from sluice.ports import CatalogSnapshot, Nodes
+    from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
@@ -34,7 +34,6 @@ class Accounts:
     """Aggregates over what `query` reads."""
 
     query: Query
-    nodes: Nodes
 
     def queues(self, caller: Authority) -> Json:
         """Every ClusterQueue that a LocalQueue of the caller leads to; all for administrators."""
@@ -65,7 +64,7 @@ class Accounts:
         groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
         gone: Counter[tuple[str, str, str]] = Counter()
         for cluster in sorted(self.query.catalog.snapshot().of("Cluster")):
-            for node in self.nodes.of(cluster):
+            for node in self.query.nodes.of(cluster):
                 key = (cluster, node.get("nodepool", ""), node.get("capacity_type", ""))
                 if node.get("interrupted_at", 0) > now - DAY_MS:
                     gone[key] += 1

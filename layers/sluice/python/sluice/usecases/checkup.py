@@ -10,7 +10,7 @@ from sluice.usecases.configuration import configured
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.ports import CatalogSnapshot, Nodes
+    from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
@@ -23,7 +23,6 @@ class Checkup:
     """Reads what is applied and what was observed; repairs nothing."""
 
     query: Query
-    nodes: Nodes
 
     def __call__(self, caller: Authority) -> Json:
         snapshot = self.query.catalog.snapshot()
@@ -32,7 +31,7 @@ class Checkup:
     def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
         now = self.query.clock.now()
         for cluster in sorted(snapshot.of("Cluster")):
-            seen = max((int(n.get("seen_at", 0)) for n in self.nodes.of(cluster)), default=0)
+            seen = max((int(n.get("seen_at", 0)) for n in self.query.nodes.of(cluster)), default=0)
             waiting = self.query.workloads.active(cluster)
             if seen > now - SILENT_MS or not waiting:
                 nodes = "no nodes, none needed" if not seen else "nodes are being observed"

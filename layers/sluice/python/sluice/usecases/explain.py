@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.quantity import format_quantity
 from sluice.core.quota import QuotaTree
 from sluice.core.reservations import held_by
-from sluice.core.workload import State, Workload, pending_key, phase
+from sluice.core.workload import TERMINAL, State, Workload, pending_key, phase
 from sluice.usecases.configuration import configured
 from sluice.usecases.views import Json, quantities, reason, total, workload_view
 
@@ -75,7 +75,7 @@ class Explain:
             "phase": view["phase"],
             "clusterQueue": workload.cq,
             "reason": view.get("reason"),
-            "attempts": view.get("runs", []),
+            "attempts": [] if workload.state in TERMINAL else view.get("runs", []),
         }
         if workload.state is not State.PENDING:
             return answer | {"headline": settled(workload)}

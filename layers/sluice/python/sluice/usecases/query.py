@@ -14,7 +14,7 @@ from sluice.core.workload import ON_CLUSTER, State, Workload, pending_key, phase
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
 from sluice.usecases.refused import AmbiguousError, ForbiddenError, InvalidError, NotFoundError
-from sluice.usecases.views import Json, Refusals, workload_view
+from sluice.usecases.views import Json, Refusals, hardware, workload_view
 
 if TYPE_CHECKING:
     from sluice.core.admission import Refusal
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Ledgers,
         LogArchive,
         Manifests,
+        Nodes,
         Timeline,
         Workloads,
     )
@@ -56,6 +57,11 @@ class Filters:
     limit: int = PAGE_LIMIT
     cursor: str = ""
 
+    @property
+    def narrow(self) -> bool:
+        """Whether more has to be read than is shown."""
+        return bool(self.state or self.name or self.user or self.selector or self.cursor)
+
     def admit(self, workload: Workload) -> bool:
         wanted = self.state.upper()
         return (
@@ -80,6 +86,7 @@ class Query:
     manifests: Manifests
     timeline: Timeline
     archive: LogArchive
+    nodes: Nodes
     clock: Clock
     admit: Admit
     clusters: Clusters | None = None
@@ -88,11 +95,12 @@ class Query:
         """Workloads, newest first; without `since` the unfinished ones and the last 24 hours."""
         snapshot = self.catalog.snapshot()
         queues = self._queues(caller, snapshot, filters.queue)
+        scanned = SCANNED if filters.narrow else filters.limit + 1
         since = self.clock.now() - DAY_MS if filters.since is None else filters.since
         found = {
             w.id: w
             for queue in queues
-            for w in self.workloads.listed(queue, since=since, limit=SCANNED)
+            for w in self.workloads.listed(queue, since=since, limit=scanned)
         }
         if filters.since is None:
             found |= {w.id: w for w in self._unfinished(snapshot, queues, known=found)}
@@ -250,7 +258,22 @@ class Query:
         now = self.clock.now()
         waiting = [w.root for w in workloads if w.state is State.PENDING]
         refusals = self.refusals(waiting)
-        return [workload_view(w, refusals, now) for w in workloads]
+        flavors = self.catalog.snapshot().of("ResourceFlavor")
+        machines = self._machines(workloads)
+        return [
+            workload_view(w, refusals, now) | hardware(w, flavors, machines.get(w.cluster, {}), now)
+            for w in workloads
+        ]
+
+    def _machines(
+        self, workloads: Sequence[Workload]
+    ) -> dict[str, Mapping[str, Mapping[str, Any]]]:
+        """By cluster and node name: the inventory, where a workload says which nodes it used."""
+        clusters = {w.cluster for w in workloads if w.cluster and w.result.get("nodes")}
+        return {
+            cluster: {str(node.get("node")): node for node in self.nodes.of(cluster)}
+            for cluster in sorted(clusters)
+        }
 
     def _queues(self, caller: Authority, snapshot: CatalogSnapshot, queue: str) -> list[str]:
         """The LocalQueues that a list reads. Raises ForbiddenError for one of somebody else."""

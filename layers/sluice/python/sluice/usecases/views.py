@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.quantity import format_quantity
+from sluice.core.quantity import format_quantity, parse_quantity
 from sluice.core.reasons import Action, Reason
 from sluice.core.workload import State, Workload, phase
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sluice.core.workload import PodSet
 
 Json = dict[str, Any]
+
+HOUR_MS = 3_600_000
 
 
 class Refusals:
@@ -62,7 +64,11 @@ def total(pod_sets: Iterable[PodSet]) -> dict[str, int]:
     for pod_set in pod_sets:
         for resource, amount in pod_set.requests.items():
             sums[resource] = sums.get(resource, 0) + amount * pod_set.count
-    return sums
+    return {name: sums[name] for name in sorted(sums, key=_cpu_first)}
+
+
+def _cpu_first(resource: str) -> tuple[int, str]:
+    return (("cpu", "memory").index(resource) if resource in {"cpu", "memory"} else 2, resource)
 
 
 def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
@@ -94,6 +100,7 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "recoveries": sum(run.get("outcome") == "migrate" for run in workload.runs),
         "createdAt": workload.created_at,
         "admittedAt": workload.admitted_at,
+        "dispatchedAt": workload.dispatched_at,
         "startedAt": workload.started_at,
         "finishedAt": workload.finished_at,
         "lastCheckpointAt": workload.options.get("checkpoint_at"),
@@ -103,6 +110,45 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
     }
     always = {"generation", "priority", "recoveries"}
     return {key: value for key, value in view.items() if value or key in always}
+
+
+def hardware(
+    workload: Workload,
+    flavors: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    now: int,
+) -> Json:
+    """What a workload runs or ran on, as far as its flavors and the inventory tell.
+
+    `flavors` are ResourceFlavor documents, `nodes` the inventory by node name. The cost is an
+    estimate in dollars: the share of its nodes' CPU that it requested, for as long as it ran.
+    """
+    labels: dict[str, str] = {}
+    for flavor in _flavors(workload).values():
+        labels |= (flavors.get(flavor, {}).get("spec") or {}).get("nodeLabels") or {}
+    used = [nodes[name] for name in workload.result.get("nodes", ()) if name in nodes]
+    began = workload.started_at or workload.dispatched_at
+    hours = ((workload.finished_at or now) - began) / HOUR_MS if began else 0.0
+    view: Json = {
+        "nodepool": _words(used, "nodepool") or labels.get("karpenter.sh/nodepool"),
+        "capacity": _words(used, "capacity_type") or labels.get("karpenter.sh/capacity-type"),
+        "instance": _words(used, "type"),
+        "zone": _words(used, "zone"),
+    }
+    prices = [float(node["price"]) for node in used if node.get("price")]
+    offered = sum(_cpu(node) for node in used)
+    if prices and offered and hours:
+        share = min(1.0, total(workload.pod_sets).get("cpu", 0) / offered)
+        view["costUsd"] = round(sum(prices) * share * hours, 6)
+    return {key: value for key, value in view.items() if value}
+
+
+def _words(nodes: Iterable[Mapping[str, Any]], key: str) -> str:
+    return ",".join(sorted({str(node[key]) for node in nodes if node.get(key)}))
+
+
+def _cpu(node: Mapping[str, Any]) -> int:
+    return parse_quantity("cpu", str((node.get("allocatable") or {}).get("cpu", "0")))
 
 
 def _pod_set(pod_set: PodSet, workload: Workload) -> Json:

@@ -1,0 +1,187 @@
+"""The handler's edge: hostile requests, unknown addresses, our own faults."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from functions.api import handler
+from tests.unit.api.control_plane import ADMIN, CONTEXT, RED, ControlPlane, native
+
+
+def raw(plane: ControlPlane, body: str, path: str = "/catalog", **event: Any) -> Any:
+    """A request whose body is this text."""
+    answer = handler(
+        {
+            "rawPath": path,
+            "requestContext": {"http": {"method": "POST"}, "authorizer": {"iam": ADMIN.iam}},
+            "body": body,
+            **event,
+        },
+        CONTEXT,
+        plane.api,
+    )
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{",
+        "[]",
+        "null",
+        '"text"',
+        "{}",
+        '{"documents": {}}',
+        '{"documents": "x"}',
+        '{"documents": [1]}',
+        '{"documents": [null]}',
+        '{"documents": [{}]}',
+        '{"documents": [{"kind": "ClusterQueue"}]}',
+        '{"documents": [{"kind": "ClusterQueue", "metadata": []}]}',
+        '{"documents": [{"kind": ["ClusterQueue"], "metadata": {"name": "x"}}]}',
+        '{"documents": [], "dryRun": "yes"}',
+        '{"documents": NaN}',
+        '{"documents": 1e400}',
+        "[" * 100_000,
+        '{"a":' * 50_000,
+        '{"documents": [], "documents": []}',
+    ],
+)
+def test_a_body_that_makes_no_sense_is_refused_and_changes_nothing(body: str) -> None:
+    plane = ControlPlane()
+    before = plane.catalog.snapshot()
+
+    status, answer = raw(plane, body)
+
+    if status == 200:
+        assert answer["items"] == []
+    else:
+        assert status == 422
+        assert answer["error"]["code"] == "Invalid"
+    assert plane.catalog.snapshot() is before
+
+
+@pytest.mark.parametrize("body", ["*", "e30", "////"])
+def test_a_body_that_is_not_what_its_encoding_says_is_refused(body: str) -> None:
+    assert raw(ControlPlane(), body, isBase64Encoded=True)[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/nothing"),
+        ("DELETE", "/workloads/x"),
+        ("POST", "/workloads/x/explode"),
+        ("GET", "/workloads/x/why/not"),
+        ("POST", "/queues"),
+        ("PATCH", "/catalog"),
+    ],
+)
+def test_unknown_addresses_are_told_apart_from_missing_things(method: str, path: str) -> None:
+    status, answer = ControlPlane().call(method, path)
+
+    assert (status, answer["error"]["code"]) == (405, "NoSuchRoute")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": "-1"},
+        {"limit": "x"},
+        {"limit": "999999999999"},
+        {"since": "1e9"},
+        {"since": "9" * 40},
+        {"selector": "a"},
+        {"selector": "=b"},
+        {"ids": ",".join(["a"] * 101)},
+    ],
+)
+def test_queries_have_bounds(query: dict[str, str]) -> None:
+    status, answer = ControlPlane().call("GET", "/workloads", query=query)
+
+    assert (status, answer["error"]["code"]) == (422, "Invalid")
+
+
+@pytest.mark.parametrize("reference", ["..", "%2e%2e%2fx", "a%00b", "A" * 5_000, "%F0%9F%92%A9"])
+def test_ids_of_any_shape_find_nothing(reference: str) -> None:
+    assert ControlPlane().call("GET", f"/workloads/{reference}")[0] == 404
+
+
+@pytest.mark.parametrize("pod", ["../../other/0/pod", "..", "", "pod/../pod"])
+def test_logs_are_found_by_list_never_by_path(pod: str) -> None:
+    plane = ControlPlane()
+    workload_id = plane.send(native("job", 1))
+    plane.logs.put("other", 0, "pod", "main", b"secret")
+
+    query = {"generation": "0", "pod": pod, "container": "main"}
+    _, answer = plane.call("GET", f"/workloads/{workload_id}/logs", RED, query=query)
+
+    assert "secret" not in str(answer)
+
+
+@pytest.mark.parametrize("priority", [None, True, 1.5, [], {}, 2**31, -(2**31) - 1, "1; drop"])
+def test_priorities_that_are_none_are_refused(priority: Any) -> None:
+    plane = ControlPlane()
+    workload_id = plane.send(native("job", 96))
+    waiting = plane.send(native("waiting", 96))
+
+    status, _ = plane.call(
+        "POST", f"/workloads/{waiting}/reprioritize", ADMIN, {"priority": priority}
+    )
+
+    assert workload_id != waiting
+    assert status == 422
+    assert plane.workloads.rows[waiting].priority == 0
+
+
+def test_a_fault_of_ours_is_logged_and_told_by_its_id_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plane = ControlPlane()
+    workload_id = plane.send(native("job", 1))
+
+    def broken(_: str) -> None:
+        raise RuntimeError("the secret inside")
+
+    monkeypatch.setattr(plane.workloads, "get", broken)
+    status, answer = plane.call("GET", f"/workloads/{workload_id}")
+
+    assert (status, answer["error"]["code"]) == (500, "Internal")
+    assert "request-1" in answer["error"]["message"]
+    assert "secret" not in str(answer)
+
+
+def test_a_reason_is_cut_to_a_sensible_length() -> None:
+    plane = ControlPlane()
+    plane.send(native("job", 96))
+    waiting = plane.send(native("waiting", 96))
+
+    plane.call("POST", f"/workloads/{waiting}/cancel", ADMIN, {"reason": "x" * 100_000})
+
+    assert len(plane.workloads.rows[waiting].reason["message"]) < 600
+
+
+def test_the_audit_lists_batches_in_order() -> None:
+    plane = ControlPlane()
+    for number in range(3):
+        plane.send(native(f"job-{number}", 1))
+
+    first = plane.call("GET", "/audit/company", ADMIN, query={"limit": "2"})[1]["items"]
+    rest = plane.call("GET", "/audit/company", ADMIN, query={"after": "2"})[1]["items"]
+
+    assert [batch["version"] for batch in first] == [1, 2]
+    assert [batch["version"] for batch in rest] == [3]
+
+
+def test_doctor_names_what_is_missing() -> None:
+    bare = ControlPlane(())
+
+    found = {line["check"]: line for line in bare.call("GET", "/doctor")[1]["items"]}
+
+    assert found["tenant"]["result"] == "warn"
+    assert found["ClusterQueue"]["result"] == "fail"
+    assert {line["result"] for line in ControlPlane().call("GET", "/doctor")[1]["items"]} == {"ok"}
