@@ -102,10 +102,11 @@ def a_scheduler(
     queues = [each for each in objects if isinstance(each, ClusterQueue)]
     cohorts = [each for each in objects if isinstance(each, Cohort)]
     flavors = {each.name: each for each in objects if isinstance(each, ResourceFlavor)}
-    for each in (*queues, *cohorts):
-        for resource_group in each.resource_groups:
-            for flavor in resource_group.flavors:
-                flavors.setdefault(flavor.name, ResourceFlavor(flavor.name))
+    groups = [g for queue in queues for g in queue.resource_groups]
+    groups += [g for cohort in cohorts for g in cohort.resource_groups]
+    for resource_group in groups:
+        for flavor in resource_group.flavors:
+            flavors.setdefault(flavor.name, ResourceFlavor(flavor.name))
     catalog = Catalog(
         flavors=flavors.values(),
         cohorts=cohorts,

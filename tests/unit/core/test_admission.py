@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from sluice.core.admission import Scheduler
 from sluice.core.model import (
     Aging,
@@ -15,6 +14,7 @@ from sluice.core.model import (
     StopPolicy,
 )
 from sluice.core.reasons import Reason
+
 from tests.unit.core.builders import (
     NOW_MS,
     RECLAIM_ANY,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from sluice.core.fairness import MAX_SHARE
 from sluice.core.model import (
     FairPreemptionStrategy,
@@ -16,6 +15,7 @@ from sluice.core.model import (
     ResourceGroup,
     ResourceQuota,
 )
+
 from tests.unit.core.builders import (
     NOW_MS,
     RECLAIM_ANY,

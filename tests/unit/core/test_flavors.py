@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from sluice.core.flavors import mismatch
 from sluice.core.model import (
     FlavorFungibility,
@@ -22,6 +21,7 @@ from sluice.core.model import (
     Toleration,
 )
 from sluice.core.reasons import Reason
+
 from tests.unit.core.builders import (
     LOWER,
     NOW_MS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from sluice.core.model import (
     BorrowWithinCohort,
     Policy,
@@ -13,6 +12,7 @@ from sluice.core.model import (
     ReclaimWithinCohort,
     WithinClusterQueue,
 )
+
 from tests.unit.core.builders import (
     LOWER,
     NOW_MS,

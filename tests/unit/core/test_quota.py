@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from sluice.core.catalog import Catalog
 from sluice.core.model import ResourceFlavor
 from sluice.core.quota import QuotaTree
+
 from tests.unit.core.builders import (
     a_cohort,
     a_queue,
@@ -149,12 +149,12 @@ def trees(draw: st.DrawFn) -> tuple[list[Node], QuotaTree, dict[int, int]]:
         limits = (draw(LIMIT), draw(LIMIT)) if n else (None, None)
         nodes.append(Node(draw(st.integers(0, 12)), *limits, parent, []))
     for n in range(cohorts):  # every cohort has a queue, so that leaves are queues
-        for _ in range(draw(st.integers(1, 2))):
-            nodes.append(Node(draw(st.integers(0, 12)), draw(LIMIT), draw(LIMIT), n, []))
+        queues = draw(st.lists(st.tuples(st.integers(0, 12), LIMIT, LIMIT), min_size=1, max_size=2))
+        nodes.extend(Node(*quotas, n, []) for quotas in queues)
     for n, node in enumerate(nodes):
         if node.parent is not None:
             nodes[node.parent].children.append(n)
-    quotas = [group(default=quota(each.nominal, each.borrowing, each.lending)) for each in nodes]
+    groups = [group(default=quota(each.nominal, each.borrowing, each.lending)) for each in nodes]
     catalog = Catalog(
         flavors=[ResourceFlavor("default")],
         cohorts=[
@@ -166,7 +166,7 @@ def trees(draw: st.DrawFn) -> tuple[list[Node], QuotaTree, dict[int, int]]:
             for n in range(cohorts)
         ],
         cluster_queues=[
-            a_queue(f"n{n}", cohort=f"n{nodes[n].parent}", resource_groups=(quotas[n],))
+            a_queue(f"n{n}", cohort=f"n{nodes[n].parent}", resource_groups=(groups[n],))
             for n in range(cohorts, len(nodes))
         ],
     )
@@ -181,8 +181,8 @@ def test_incremental_usage_always_equals_the_definition(
     nodes, tree, index = built
     queues = [n for n, node in enumerate(nodes) if not node.children]
     held: list[tuple[int, int]] = []
-    for _ in range(data.draw(st.integers(0, 12))):
-        if held and data.draw(st.booleans()):
+    for returns in data.draw(st.lists(st.booleans(), max_size=12)):
+        if held and returns:
             queue, amount = held.pop(data.draw(st.integers(0, len(held) - 1)))
             tree.remove(index[queue], ((0, amount * 1000),))
             nodes[queue].own_usage -= amount

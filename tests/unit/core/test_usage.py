@@ -7,9 +7,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from sluice.core.model import AdmissionFairSharing, LocalQueue, Policy
 from sluice.core.usage import LocalQueueUsage, remaining
+
 from tests.unit.core.builders import a_queue, a_scheduler, a_workload, admitted, running
 
 SETTINGS = AdmissionFairSharing(half_life_ms=10_000, sampling_interval_ms=1_000)

@@ -547,7 +547,9 @@ class Scheduler:
         ahead, first = queue.backlog.ahead_of(item, line)
         head = queue.backlog.head(self._past_usage if queue.by_usage else None)
         shares = self._shares if self._policy.fair_sharing is not None else None
-        reason, text = explain(self._books, queue, line, item[3], head, shares, self._now_ms)
+        reason, text = explain(
+            self._books, queue, line, item[3], head=head, shares=shares, now_ms=self._now_ms
+        )
         if first is not None:
             text = f"{text}; {ahead} ahead in ClusterQueue {queue.config.name}, first {first}"
         return Refusal(workload_id, queue.config.name, reason, text, ahead)

@@ -31,6 +31,7 @@ def explain(
     queue: WaitingQueue,
     line: Line,
     workload: Workload,
+    *,
     head: Line | None,
     shares: Shares | None,
     now_ms: int,

@@ -36,10 +36,10 @@ class Nominator:
         if cells is not None:
             if self._books.tree.fits(queue.node, cells):
                 return Nomination(Fit.FIT, shape.fixed, cells, self._level(queue.node, cells)), []
-            if queue.reclaims_any and not shape.slack:
-                # Such a queue reserves nothing, so that a refusal needs no further distinction.
-                if not self._may_preempt(queue, cells, workload.priority, now_ms):
-                    return NO_NOMINATION, []
+            # A queue that reserves nothing needs no further distinction of refusals.
+            plain = queue.reclaims_any and not shape.slack
+            if plain and not self._may_preempt(queue, cells, workload.priority, now_ms):
+                return NO_NOMINATION, []
         return _Attempts(self._books, self._search, queue, workload, now_ms).best(
             shape, fair_sharing=self._fair_sharing
         )
