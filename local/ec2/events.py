@@ -1,14 +1,17 @@
 """EC2's events, put on the default bus of the embedded AWS."""
 
+from __future__ import annotations
+
 import json
 import logging
 import queue
 import threading
 import time
 import urllib.request
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from moto.ec2.models.instances import Instance
+if TYPE_CHECKING:
+    from moto.ec2.models.instances import Instance
 
 log = logging.getLogger(__name__)
 

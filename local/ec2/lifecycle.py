@@ -1,17 +1,22 @@
 """What happens to instances in the course of time: they start, are warned, and end."""
 
+from __future__ import annotations
+
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from moto.ec2.models import EC2Backend
-from moto.ec2.models.instances import Instance
-
-from local.ec2.events import EventBus
 from local.ec2.market import NOTICE_SECONDS, Market, Offering
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moto.ec2.models import EC2Backend
+    from moto.ec2.models.instances import Instance
+
+    from local.ec2.events import EventBus
 
 Json = dict[str, Any]
 

@@ -4,26 +4,21 @@ import stat
 
 import pytest
 
-from local.build import MODULES, Builder, binary, build, explained, missing
+from local.build import MODULES, Builder, Change, Module, binary, build, explained, missing
 from local.errors import PreparationError
 
 ETCD = MODULES[0]
-# Writes what `go build -o FILE` was asked for; `mod download` describes a module beside it.
-WORKING_GO = """#!/bin/sh
+# Describes modules that lie beside it; `go build -o FILE` is left to each of the two.
+DESCRIBE = r"""#!/bin/sh
+here=$(dirname "$0")
 case "$1 $2" in
-  "mod download") echo "{\\"GoMod\\": \\"$(dirname "$0")/published.mod\\"}" ;;
+  "mod download") printf '{"GoMod": "%s/published.mod", "Dir": "%s/module"}' "$here" "$here" ;;
   "mod tidy") touch go.sum ;;
-  build*) shift; while [ "$1" != -o ]; do shift; done; echo program > "$2" ;;
+  build*) shift; while [ "$1" != -o ]; do shift; done; BUILD ;;
 esac
 """
-FAILING_GO = """#!/bin/sh
-case "$1 $2" in
-  "mod download") echo "{\\"GoMod\\": \\"$(dirname "$0")/published.mod\\"}" ;;
-  "mod tidy") touch go.sum ;;
-  build*) shift; while [ "$1" != -o ]; do shift; done; echo half > "$2"
-    echo "etcd.go:1: no space left on device" >&2; exit 1 ;;
-esac
-"""
+WORKING_GO = DESCRIBE.replace("BUILD", 'echo program > "$2"')
+FAILING_GO = DESCRIBE.replace("BUILD", 'echo half > "$2"; echo "no space left" >&2; exit 1')
 
 
 def a_go(folder, script):
@@ -80,6 +75,33 @@ def test_staging_repositories_are_replaced_by_their_releases(tmp_path, cache) ->
     written = (cache / "src" / "k8s.io_kubernetes" / "v1.36.3" / "go.mod").read_text()
     assert "replace k8s.io/api => k8s.io/api v0.36.3" in written
     assert "require k8s.io/kubernetes v1.36.3" in written
+
+
+def test_a_change_to_a_dependency_is_made_in_a_copy_that_takes_its_place(tmp_path, cache) -> None:
+    go = a_go(tmp_path / "go", WORKING_GO)
+    original = tmp_path / "go" / "module"
+    original.mkdir()
+    (original / "operator.go").write_text('address := ":%d"')
+    change = Change("example.com/operator", "v1.0.0", "operator.go", '":%d"', '"127.0.0.1:%d"')
+    module = Module("example.com/main", "v1.0.0", {"etcd": "example.com/main"}, change=change)
+
+    Builder(cache, print).build_module(go, module, ["etcd"])
+
+    folder = cache / "src" / "example.com_main" / "v1.0.0"
+    assert (folder / "changed" / "operator.go").read_text() == 'address := "127.0.0.1:%d"'
+    assert (original / "operator.go").read_text() == 'address := ":%d"'
+    assert "replace example.com/operator => ./changed" in (folder / "go.mod").read_text()
+
+
+def test_a_change_that_no_longer_fits_stops_the_build(tmp_path, cache) -> None:
+    go = a_go(tmp_path / "go", WORKING_GO)
+    (tmp_path / "go" / "module").mkdir()
+    (tmp_path / "go" / "module" / "operator.go").write_text("rewritten")
+    change = Change("example.com/operator", "v1.0.0", "operator.go", '":%d"', '"127.0.0.1:%d"')
+    module = Module("example.com/main", "v1.0.0", {"etcd": "example.com/main"}, change=change)
+
+    with pytest.raises(PreparationError, match=r"operator\.go of example\.com/operator"):
+        Builder(cache, print).build_module(go, module, ["etcd"])
 
 
 def test_what_is_there_is_not_built_again(cache) -> None:
