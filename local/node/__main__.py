@@ -47,6 +47,9 @@ def settings_of(arguments: list[str]) -> Settings:
         type=Path,
         help="whom to trust as API server (default: kubelet-client.crt beside the kubeconfig)",
     )
+    parser.add_argument(
+        "--criu", type=Path, metavar="FILE", help="default: what install_criu.sh installed"
+    )
     given = parser.parse_args(arguments)
     beside = given.kubeconfig.parent / "kubelet-client.crt"
     return Settings(
@@ -58,6 +61,7 @@ def settings_of(arguments: list[str]) -> Settings:
         runtime=given.runtime,
         instance_delay_seconds=given.instance_delay,
         cluster_name=given.cluster_name,
+        criu=given.criu,
         client_ca=given.client_ca or (beside if beside.exists() else None),
     )
 

@@ -31,9 +31,23 @@ class PodFolder:
     def termination_message(self, container: str) -> Path:
         return self.root / "termination" / container
 
-    def make(self, containers: list[str]) -> None:
+    @property
+    def staging(self) -> Path:
+        """Copies of files on their way to S3."""
+        return self.root / "staging"
+
+    def claim(self, uid: str) -> None:
+        """Says whose folder it is: a restored pod takes over that of the saved one."""
+        (self.root / "owner").write_text(uid)
+
+    def owned_by(self, uid: str) -> bool:
+        owner = self.root / "owner"
+        return owner.exists() and owner.read_text() == uid
+
+    def make(self, uid: str, containers: list[str]) -> None:
         self.temporary.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)  # it holds the pod's Secrets
+        self.claim(uid)
         (self.root / "termination").mkdir(exist_ok=True)
         for name in containers:
             self.work(name).mkdir(parents=True, exist_ok=True)
@@ -58,7 +72,9 @@ class PodRecord:
 
     def discard(self, pods: Path) -> None:
         """Removes logs, volumes and the record: the pod object, or its machine, is gone."""
-        shutil.rmtree(self.root, ignore_errors=True)
+        if PodFolder(self.root).owned_by(self.state.uid):
+            shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(pods.parent / "restore" / self.state.uid, ignore_errors=True)
         (pods / f"{self.state.uid}.json").unlink(missing_ok=True)
 
     @classmethod

@@ -1,12 +1,14 @@
 """A kubelet's HTTPS endpoints for one node: logs, pods, health, checkpoints."""
 
 import re
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from local.node import logs
 from local.node.api import ApiError
+from local.node.criu import CriuError
 from local.node.process_pod import ProcessPod
 from local.node.site import Site
 from local.node.web import Request, Response
@@ -45,10 +47,7 @@ class KubeletApi:
             return Response.json({"kind": "PodList", "apiVersion": "v1", "items": items})
         if (match := _CHECKPOINT.fullmatch(request.path)) and request.method == "POST":
             namespace, name, container = match.groups()
-            run = self.pods.find(namespace, name)
-            if run is None or run.state.container(container) is None:
-                return Response(404, f"container {container!r} of {name!r} not found\n".encode())
-            return Response(500, b"checkpointing is not available on this node\n")
+            return await self._checkpoint(request, namespace, name, container)
         if _ELSEWHERE.match(request.path):
             text = "The process node does not support this; run the pod on `kubelet` nodes.\n"
             return Response(501, text.encode())
@@ -101,6 +100,19 @@ class KubeletApi:
             return None
         text = f"Forbidden (user={spec['user']}, verb={attributes['verb']}, "
         return Response(403, f"{text}resource=nodes, subresource={part})\n".encode())
+
+    async def _checkpoint(
+        self, request: Request, namespace: str, name: str, container: str
+    ) -> Response:
+        run = self.pods.find(namespace, name)
+        if run is None or run.state.container(container) is None:
+            return Response(404, f"container {container!r} of {name!r} not found\n".encode())
+        seconds = float(request.query.get("timeout") or 0)
+        try:
+            archive = await run.save(container, seconds if seconds > 0 else None)
+        except (CriuError, OSError, subprocess.SubprocessError) as error:
+            return Response(500, f"checkpointing of {namespace}/{name} failed: {error}\n".encode())
+        return Response.json({"items": [str(archive)]})
 
     async def _logs(self, request: Request, namespace: str, name: str, container: str) -> Response:
         run = self.pods.find(namespace, name)

@@ -5,37 +5,30 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.node import environment, restart, support, volumes
+from local.node import checkpoint, restart, support
 from local.node.api import ApiError
+from local.node.criu import CriuError, last_lines
+from local.node.environment import ConfigMissingError, FieldUnknownError
 from local.node.folders import PodFolder, PodRecord
-from local.node.paths import rewrite, volume_variable
+from local.node.launching import Launcher, Surroundings
 from local.node.pod_run import PodRun
-from local.node.processes import Launch, Process, StartFailedError
-from local.node.s3_volume import S3Folder, S3Mount, SyncError, UnsupportedVolumeError, mount_of
+from local.node.pod_volumes import PodVolumes
+from local.node.processes import Process, StartFailedError
+from local.node.s3_volume import SyncError, UnsupportedVolumeError
 from local.node.site import Site
 from local.node.state import Container, PodState
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2
-UPLOAD_SECONDS = 0.5
+TAKEOVER_SECONDS = 0.2
 MESSAGE_BYTES = 4096
 LOG_TAIL_BYTES = 2048
 START_ERROR = 128  # the exit code that a container runtime gives what it could not execute
 NODE_RESTARTED = "ContainerStatusUnknown"
-PYTHONS = ("python", "python3")
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a pod learns from its node."""
-
-    allocatable: Mapping[str, str]
-    metadata_endpoint: str
+RESTORE_FAILED = "RestoreFailed"
 
 
 class ProcessPod(PodRun):
@@ -44,26 +37,43 @@ class ProcessPod(PodRun):
     ) -> None:
         super().__init__(site, pod, record.state if record else PodState.of(pod))
         self.node = node
-        self.folder = PodFolder(record.root if record else site.pods / self.state.uid)
         self.processes: dict[str, Process] = {}
-        self.buckets: list[S3Folder] = []
-        self._quiet = asyncio.Event()  # no container runs any more
-        self._uploader: asyncio.Task[None] | None = None
+        self._archive: checkpoint.Archive | None = None
+        self._saving = asyncio.Lock()
         self._endings: set[asyncio.Task[None]] = set()
+        self._settle_in(record.root if record else site.pods / self.state.uid)
         for course in self.state.init + self.state.containers:
             if course.running:  # it was, before the node program ended and took it along
                 message = "The node program ended and its processes with it"
                 course.ends(137, NODE_RESTARTED, message)
 
+    def _settle_in(self, root: Path) -> None:
+        self.folder = PodFolder(root)
+        self.volumes = PodVolumes(self.site, self.pod, self.folder, self.node.allocatable)
+        self.launcher = Launcher(self.site, self.pod, self.folder, self.node)
+
     async def work(self) -> None:
         if found := support.refusals(self.pod):
             await self._refuse(support.refusal_message(found))
             return
-        self.keep()
-        if not await self._prepare():
-            return
+        source = self.pod["metadata"].get("annotations", {}).get(checkpoint.RESTORE_FROM)
+        try:
+            if source:
+                await self._take_over(source)
+            elif not await self._prepare():
+                return
+            self.keep()
+            self.volumes.start_uploading(self._warn_of_volumes)
+            await self._run_containers()
+        except (checkpoint.RestoreError, CriuError) as error:
+            self.fail(RESTORE_FAILED, str(error))
+            await self.site.warn(self.pod, RESTORE_FAILED, str(error))
+        finally:
+            self.site.occupied.discard(self.folder.root)
+
+    async def _run_containers(self) -> None:
         spec = self.pod["spec"]
-        for container in spec.get("initContainers", []):
+        for container in spec.get("initContainers", []) if self._archive is None else []:
             await self._see_through(container)
             course = self._course(container)
             if course.exit_code != 0 or self.stopping.is_set():
@@ -73,30 +83,11 @@ class ProcessPod(PodRun):
 
     async def clean(self) -> None:
         """The last uploads; if a result does not arrive the pod has failed, whatever its code."""
-        if self._uploader:
-            self._quiet.set()
-            await self._uploader
-        for bucket in self.buckets:
-            try:
-                await self.site.work(bucket.finish)
-            except SyncError as error:
-                self.fail("S3VolumeError", str(error))
-                await self.site.warn(self.pod, "S3VolumeError", str(error))
+        if lost := await self.volumes.finish(self._warn_of_volumes):
+            self.fail("S3VolumeError", lost)
 
-    async def _upload(self) -> None:
-        """Uploads closed files while the pod runs; a failure is retried, at last by `clean`."""
-        warned = ""
-        while not self._quiet.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._quiet.wait(), UPLOAD_SECONDS)
-                return
-            for bucket in self.buckets:
-                try:
-                    await self.site.work(bucket.upload_closed)
-                except SyncError as error:
-                    if warned != str(error):
-                        warned = str(error)
-                        await self.site.warn(self.pod, "S3VolumeError", warned)
+    async def _warn_of_volumes(self, message: str) -> None:
+        await self.site.warn(self.pod, "S3VolumeError", message)
 
     async def _refuse(self, message: str) -> None:
         self.fail(support.REASON, message)
@@ -119,17 +110,18 @@ class ProcessPod(PodRun):
 
     async def _prepare(self) -> bool:
         """Folders and volumes; waits for ConfigMaps and Secrets that do not exist yet."""
+        self.site.occupied.add(self.folder.root)
+        self.keep()
         names = [one.name for one in self.state.init + self.state.containers]
-        await self.site.work(self.folder.make, names)
+        await self.site.work(self.folder.make, self.state.uid, names)
         warned = ""
         while True:
             try:
-                for volume in self.pod["spec"].get("volumes", []):
-                    await self._fill(volume)
+                await self.volumes.fill()
             except UnsupportedVolumeError as error:
                 await self._refuse(support.refusal_message([str(error)]))
                 return False
-            except (SyncError, environment.ConfigMissingError, ApiError) as error:
+            except (SyncError, ConfigMissingError, ApiError) as error:
                 if str(error) != warned:
                     warned = str(error)
                     await self.site.warn(self.pod, "FailedMount", warned)
@@ -137,47 +129,7 @@ class ProcessPod(PodRun):
                 if await self.pause(RETRY_SECONDS):
                     return False
             else:
-                if self.buckets:
-                    self._uploader = asyncio.create_task(self._upload())
                 return not self.stopping.is_set()
-
-    async def _fill(self, volume: dict[str, Any]) -> None:
-        folder = self.folder.volume(volume["name"])
-        if "persistentVolumeClaim" in volume:
-            await self._mount_bucket(volume, folder)
-            return
-        fill = volumes.fill
-        await self.site.work(fill, self.site.api, self.pod, volume, folder, self.node.allocatable)
-
-    async def _mount_bucket(self, volume: dict[str, Any], folder: Path) -> None:
-        if any(bucket.folder == folder for bucket in self.buckets):
-            return  # in an earlier attempt, before another volume had to wait
-        mount = await self.site.call(self._s3_mount, volume)
-        client = await self.site.work(self.site.buckets.client, mount.region)
-        bucket = S3Folder(client, mount, folder, self.folder.root / "staging")
-        await self.site.work(bucket.download)
-        self.buckets.append(bucket)
-
-    def _s3_mount(self, volume: dict[str, Any]) -> S3Mount:
-        claim_name = volume["persistentVolumeClaim"]["claimName"]
-        namespace = self.pod["metadata"]["namespace"]
-        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim_name}"
-        claim = self.site.api.get(path)
-        if claim.get("status", {}).get("phase") != "Bound":
-            raise environment.ConfigMissingError(f"claim {claim_name!r} is not bound yet")
-        name = claim["spec"]["volumeName"]
-        mounts = [
-            mount
-            for kind in ("initContainers", "containers")
-            for container in self.pod["spec"].get(kind, [])
-            for mount in container.get("volumeMounts", [])
-            if mount["name"] == volume["name"]
-        ]
-        read_only = volume["persistentVolumeClaim"].get("readOnly", False) or (
-            bool(mounts) and all(mount.get("readOnly", False) for mount in mounts)
-        )
-        found = self.site.api.get(f"/api/v1/persistentvolumes/{name}")
-        return mount_of(found, read_only=read_only)
 
     def _wait(self, reason: str, message: str) -> None:
         for course in self.state.init + self.state.containers:
@@ -197,13 +149,12 @@ class ProcessPod(PodRun):
         policy = self.pod["spec"].get("restartPolicy", "Always")
         if course.init and policy == "Always":
             policy = "OnFailure"
-        pause = ran = 0.0
+        endings = 0
         while True:
             if course.exit_code is not None:
                 if self.stopping.is_set() or not restart.starts_again(policy, course.exit_code):
                     return
-                if course.reason != NODE_RESTARTED:
-                    pause = restart.pause_seconds(pause, ran)
+                if pause := restart.pause_seconds(endings):
                     text = f"back-off {pause:.0f}s restarting failed container={course.name}"
                     course.waits("CrashLoopBackOff", text)
                     self.report()
@@ -214,17 +165,21 @@ class ProcessPod(PodRun):
             await self._run_once(container, course)
             if course.exit_code is None:  # stopped before it could start
                 return
-            ran = time.monotonic() - began
+            lasted = time.monotonic() - began >= restart.RESET_AFTER_SECONDS
+            endings = 1 if lasted else endings + 1
 
     async def _run_once(self, container: dict[str, Any], course: Container) -> None:
-        launch = await self._launch(container, course)
-        if launch is None:
-            return
         try:
-            process = await self.site.processes.start(launch)
+            if self._archive:
+                process = await self._restore(self._archive, course)
+            else:
+                started = await self._start(container, course)
+                if started is None:
+                    return
+                process = started
         except StartFailedError as error:
             course.starts()
-            course.ends(START_ERROR, "StartError", f"{launch.argv[0]}: {error}")
+            course.ends(START_ERROR, "StartError", str(error))
             self.keep()
             return
         self.processes[course.name] = process
@@ -240,89 +195,24 @@ class ProcessPod(PodRun):
             self.keep()
         self.report()
 
-    async def _launch(self, container: dict[str, Any], course: Container) -> Launch | None:
-        """The resolved command; None if the pod was stopped while waiting for its configuration."""
+    async def _start(self, container: dict[str, Any], course: Container) -> Process | None:
+        """None if the pod was stopped while waiting for its configuration."""
+        restarts = course.restarts + (course.exit_code is not None)
         while not self.stopping.is_set():
             try:
-                variables = await self._variables(container)
-            except (
-                environment.ConfigMissingError,
-                environment.FieldUnknownError,
-                ValueError,
-            ) as error:
+                launch = await self.site.call(
+                    self.launcher.launch, container, restarts, isolated=self._can_be_saved
+                )
+            except (ConfigMissingError, FieldUnknownError, ValueError, ApiError) as error:
                 course.waits("CreateContainerConfigError", str(error))
                 self.report()
                 await self.pause(RETRY_SECONDS)
-            else:
-                break
-        else:
-            return None
-        mounts = self._mounts(container)
-        words = [*container["command"], *container.get("args", [])]
-        argv = [rewrite(environment.expand(word, variables), mounts) for word in words]
-        argv[0] = self._interpreter(argv[0])
-        restarts = course.restarts + (course.exit_code is not None)
-        cwd = await self.site.work(self._working_folder, container, mounts)
-        return Launch(
-            argv=argv,
-            env=self._environment(container, variables, mounts),
-            cwd=cwd,
-            log=self.folder.log(course.name, restarts),
-            root=self.folder.root,
-        )
-
-    async def _variables(self, container: dict[str, Any]) -> dict[str, str]:
-        needed = environment.sources_of(container)
-        sources: environment.Sources = {}
-        if needed:
-            namespace = self.pod["metadata"]["namespace"]
-            fetch = volumes.fetch_sources
-            sources = await self.site.call(fetch, self.site.api, namespace, needed)
-        allocatable = self.node.allocatable
-        return environment.container_environment(self.pod, container, sources, allocatable)
-
-    def _mounts(self, container: dict[str, Any]) -> dict[str, Path]:
-        mounts = {
-            mount["mountPath"]: self.folder.volume(mount["name"]) / mount.get("subPath", "")
-            for mount in container.get("volumeMounts", [])
-        }
-        message = container.get("terminationMessagePath", "/dev/termination-log")
-        return mounts | {message: self.folder.termination_message(container["name"])}
-
-    def _interpreter(self, program: str) -> str:
-        """An image's own /usr/local/bin/python becomes the one that the node has."""
-        name = Path(program).name
-        mapped = name in PYTHONS and not Path(program).exists()
-        return str(self.site.state / "bin" / name) if mapped else program
-
-    def _environment(
-        self, container: dict[str, Any], variables: Mapping[str, str], mounts: Mapping[str, Path]
-    ) -> dict[str, str]:
-        asked = {name: rewrite(value, mounts) for name, value in variables.items()}
-        folders = {
-            volume_variable(mount["name"]): str(mounts[mount["mountPath"]])
-            for mount in container.get("volumeMounts", [])
-        }
-        given = {
-            "PATH": self.site.search_path,
-            "HOME": str(self.folder.work(container["name"])),
-            "HOSTNAME": self.pod["metadata"]["name"],
-            "TMPDIR": str(self.folder.temporary),
-            "AWS_EC2_METADATA_SERVICE_ENDPOINT": self.node.metadata_endpoint,
-        }
-        return given | folders | asked | {"SLUICE_POD_ROOT": str(self.folder.root)}
-
-    def _working_folder(self, container: dict[str, Any], mounts: Mapping[str, Path]) -> Path:
-        """The named one if it is a mount or exists on this machine; else a folder of the pod."""
-        for folder in mounts.values():
-            if folder.is_relative_to(self.folder.root / "volumes"):
-                folder.mkdir(parents=True, exist_ok=True)  # a subPath may not exist yet
-        named = container.get("workingDir")
-        wanted = Path(rewrite(named, mounts)) if named else self.folder.work(container["name"])
-        if not wanted.is_dir() and not wanted.is_relative_to(self.folder.root):
-            wanted = self.folder.root / "rootfs" / wanted.relative_to(wanted.anchor)
-        wanted.mkdir(parents=True, exist_ok=True)
-        return wanted
+                continue
+            try:
+                return await self.site.processes.start(launch)
+            except StartFailedError as error:
+                raise StartFailedError(f"{launch.argv[0]}: {error}") from error
+        return None
 
     def _termination_message(self, container: dict[str, Any], course: Container, code: int) -> str:
         path = self.folder.termination_message(course.name)
@@ -336,6 +226,8 @@ class ProcessPod(PodRun):
                 written = self.folder.log(course.name, course.restarts).read_bytes()
                 return written[-LOG_TAIL_BYTES:].decode(errors="replace")
         return ""
+
+    # Stopping
 
     def end(self, grace_seconds: float) -> None:
         for name in self.processes:
@@ -365,18 +257,91 @@ class ProcessPod(PodRun):
         if "exec" not in hook:
             return
         try:
-            variables = await self._variables(container)
-            mounts = self._mounts(container)
-            launch = Launch(
-                argv=[rewrite(word, mounts) for word in hook["exec"]["command"]],
-                env=self._environment(container, variables, mounts),
-                cwd=self._working_folder(container, mounts),
-                log=self.folder.root / "logs" / f"{name}.pre-stop.log",
-                root=self.folder.root,
-            )
+            launch = await self.site.call(self.launcher.hook, container, hook["exec"]["command"])
             code = await (await self.site.processes.start(launch)).exit_code
-        except (StartFailedError, environment.ConfigMissingError, ApiError) as error:
+        except (StartFailedError, ConfigMissingError, ApiError) as error:
             await self.site.warn(self.pod, "FailedPreStopHook", str(error))
             return
         if code:
             await self.site.warn(self.pod, "FailedPreStopHook", f"preStop exited with {code}")
+
+    # Checkpoint and restore
+
+    @property
+    def _can_be_saved(self) -> bool:
+        asked = self.pod["metadata"].get("annotations", {}).get(checkpoint.DRIVER) == "kubelet"
+        return asked and self.site.criu.program is not None
+
+    async def save(self, container: str, timeout_seconds: float | None) -> Path:
+        """Saves a running container, which runs on; returns the archive. Raises CriuError."""
+        course, process = self.state.container(container), self.processes.get(container)
+        if course is None or process is None:
+            raise CriuError(f"container {container!r} is not running")
+        if len(self.state.containers) > 1:
+            raise CriuError("only pods with one container can be saved on process nodes")
+        if not self._can_be_saved and self._archive is None:
+            reason = self.site.criu.reason or f"the pod has no annotation {checkpoint.DRIVER}"
+            raise CriuError(f"{reason}, so it was not started in a PID namespace of its own")
+        metadata = self.pod["metadata"]
+        async with self._saving:
+            saved = checkpoint.Saved(
+                namespace=metadata["namespace"],
+                pod=metadata["name"],
+                uid=self.state.uid,
+                container=container,
+                root=str(self.folder.root),
+                restarts=course.restarts,
+                criu=self.site.criu.version,
+                saved_at=checkpoint.moment(),
+            )
+            return await checkpoint.save(
+                self.site.criu,
+                process.pid,
+                saved,
+                self.site.checkpoints,
+                timeout_seconds=timeout_seconds,
+            )
+
+    async def _take_over(self, source: str) -> None:
+        """Puts the saved pod's folder back in place, once the saved pod itself is gone."""
+        if self.site.criu.program is None:
+            raise checkpoint.RestoreError(f"cannot restore {source}: {self.site.criu.reason}")
+        unpacked = self.site.state / "restore" / self.state.uid
+        archive = await self.site.work(
+            checkpoint.unpack, self.site.buckets, source, unpacked, self.site.pods
+        )
+        course = self.state.container(archive.saved.container)
+        if course is None or len(self.state.containers) > 1:
+            raise checkpoint.RestoreError(f"{source} holds {archive.saved.container!r} alone")
+        root = Path(archive.saved.root)
+        while root in self.site.occupied:
+            self._wait("ContainerCreating", f"{archive.saved.pod} still runs in {root}")
+            if await self.pause(TAKEOVER_SECONDS):
+                raise checkpoint.RestoreError("stopped before the saved pod had ended")
+        self.site.occupied.add(root)
+        self._settle_in(root)
+        course.restarts = archive.saved.restarts
+        self._archive = archive
+        for one in self.state.init:  # they ran before the checkpoint
+            one.starts()
+            one.ends(0)
+        await self.site.work(archive.lay_out, self.state.uid)
+        try:
+            await self.volumes.adopt()
+        except (SyncError, ApiError, ConfigMissingError, UnsupportedVolumeError) as error:
+            raise checkpoint.RestoreError(str(error)) from error
+
+    async def _restore(self, archive: checkpoint.Archive, course: Container) -> Process:
+        if course.exit_code is not None:  # again: its files, too, must be as they were
+            await self.site.work(archive.lay_out, self.state.uid)
+            course.restarts -= 1  # its log goes on where the saved one ended
+        try:
+            return await self.site.processes.restore(
+                self.site.criu.restore_command(archive.images, archive.pidfile),
+                pidfile=archive.pidfile,
+                log=archive.folder / "restore.out",
+                root=self.folder.root,
+            )
+        except StartFailedError as error:
+            details = last_lines(archive.images / "restore.log")
+            raise CriuError(f"{error}: {details}") from error

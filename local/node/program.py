@@ -18,17 +18,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local.node import membership
 from local.node.api import ApiError, KubernetesApi, follow
 from local.node.certificate import server_context
+from local.node.criu import probe
 from local.node.folders import PodRecord
 from local.node.instances import Instance, Instances
 from local.node.kubelet_api import KubeletApi
+from local.node.launching import Surroundings
 from local.node.metadata_service import MetadataService
 from local.node.pod_run import PodRun
-from local.node.process_pod import ProcessPod, Surroundings
+from local.node.process_pod import ProcessPod
 from local.node.processes import Processes
 from local.node.s3_volume import Buckets
 from local.node.simulated_pod import SimulatedPod
 from local.node.site import Site, install_interpreter
 from local.node.web import port_of, serve
+from local.settings import default_cache
 
 log = logging.getLogger(__name__)
 INSTANCES_SECONDS = 0.5
@@ -50,6 +53,7 @@ class Settings:
     instance_delay_seconds: float
     cluster_name: str | None
     client_ca: Path | None
+    criu: Path | None
 
 
 @dataclass
@@ -80,6 +84,7 @@ class NodeProgram:
             calls=ThreadPoolExecutor(CALL_THREADS, "api"),
             files=ThreadPoolExecutor(FILE_THREADS, "files"),
             buckets=Buckets(settings.aws, settings.region),
+            criu=probe(settings.criu, default_cache()),
             state=settings.state,
         )
         self.instances = Instances(settings.ec2, settings.region, settings.cluster_name)
@@ -95,6 +100,7 @@ class NodeProgram:
         self.loop = asyncio.get_running_loop()
         self.settings.state.mkdir(parents=True, exist_ok=True)
         self.site.pods.mkdir(exist_ok=True)
+        self.site.checkpoints.mkdir(exist_ok=True, mode=0o700)
         await asyncio.to_thread(install_interpreter, self.settings.state / "bin")
         await self.site.processes.open()
         for path in self.site.pods.glob("*.json"):
@@ -164,8 +170,8 @@ class NodeProgram:
             instance=instance,
             machine=machine,
             kubelet_port=port_of(kubelet),
-            checkpoint="unavailable",
-            checkpoint_reason="not supported",
+            checkpoint=self.site.criu.label,
+            checkpoint_reason=self.site.criu.reason,
         )
         try:
             member.uid = await self.site.call(membership.join, self.api, registration)

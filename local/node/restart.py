@@ -10,8 +10,6 @@ def starts_again(policy: str, exit_code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def pause_seconds(previous: float, ran_seconds: float) -> float:
-    """Seconds to wait before the next start: 10, 20, 40 … 300; `previous` is 0 at first."""
-    if not previous or ran_seconds >= RESET_AFTER_SECONDS:
-        return FIRST_SECONDS
-    return min(2 * previous, MOST_SECONDS)
+def pause_seconds(endings: int) -> float:
+    """Seconds until the next start after that many endings in a row: 0, 10, 20, 40 … 300."""
+    return min(FIRST_SECONDS * 2 ** (endings - 2), MOST_SECONDS) if endings > 1 else 0.0

@@ -7,11 +7,12 @@ import sys
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from local.node.api import ApiError, KubernetesApi
+from local.node.criu import Criu
 from local.node.processes import Processes
 from local.node.s3_volume import Buckets
 from local.node.state import timestamp
@@ -28,11 +29,17 @@ class Site:
     calls: ThreadPoolExecutor  # requests to the API server
     files: ThreadPoolExecutor  # disk and S3, so that slow transfers never delay a status
     buckets: Buckets
+    criu: Criu
     state: Path
+    occupied: set[Path] = field(default_factory=set)  # folders of pods that are not finished
 
     @property
     def pods(self) -> Path:
         return self.state / "pods"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.state / "checkpoints"
 
     @property
     def search_path(self) -> str:

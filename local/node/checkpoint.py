@@ -1,0 +1,135 @@
+"""Checkpoint archives: the processes of one container with its pod's folder, in one tar file.
+
+    config.dump   JSON: whose processes, and the folder that they must find again
+    checkpoint/   CRIU's images with its log and statistics
+    pod/          the pod's folder as it was while the processes were frozen
+    dump.log, stats-dump   as in the kubelet's archives
+
+The archive holds process memory, Secrets included.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from local.node.criu import Criu, CriuError
+from local.node.folders import PodFolder
+from local.node.s3_volume import Buckets
+
+DRIVER = "sluice.dev/checkpoint-driver"
+RESTORE_FROM = "sluice.dev/restore-from"
+
+
+class RestoreError(Exception):
+    """The archive cannot be used for this pod."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The content of config.dump."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    root: str  # the pod's folder; a restored process needs it at the same path
+    restarts: int
+    criu: str
+    saved_at: str
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An unpacked archive."""
+
+    folder: Path
+    saved: Saved
+
+    @property
+    def images(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def pidfile(self) -> Path:
+        return self.folder / "pid"
+
+    def lay_out(self, owner: str) -> None:
+        """Puts the pod's folder back as it was, for the pod with the UID `owner`."""
+        root = Path(self.saved.root)
+        shutil.rmtree(root, ignore_errors=True)
+        subprocess.run(["cp", "-a", str(self.folder / "pod"), str(root)], check=True)
+        PodFolder(root).claim(owner)
+        self.pidfile.unlink(missing_ok=True)
+
+
+async def save(
+    criu: Criu, pid: int, saved: Saved, folder: Path, *, timeout_seconds: float | None
+) -> Path:
+    """Saves a running container; returns the archive. Raises CriuError; it runs on in any case."""
+    if criu.program is None:
+        raise CriuError(f"this node cannot save processes: {criu.reason}")
+    stem = f"checkpoint-{saved.pod}_{saved.namespace}-{saved.container}-{saved.saved_at}"
+    draft, archive = folder / f".{stem}", folder / f"{stem}.tar"
+    images = draft / "checkpoint"
+    images.mkdir(parents=True, mode=0o700)
+    try:
+        copy = (Path(saved.root), draft / "pod")
+        await criu.dump(pid, images, copy=copy, timeout_seconds=timeout_seconds)
+        return await asyncio.to_thread(_pack, draft, saved, archive)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+
+
+def _pack(draft: Path, saved: Saved, archive: Path) -> Path:
+    (draft / "config.dump").write_text(json.dumps(asdict(saved)))
+    for name in ("dump.log", "stats-dump"):
+        shutil.copy(draft / "checkpoint" / name, draft / name)
+    partial = archive.with_suffix(".part")
+    partial.touch(0o600)
+    members = ["config.dump", "dump.log", "stats-dump", "checkpoint", "pod"]
+    subprocess.run(["tar", "-C", str(draft), "-cf", str(partial), *members], check=True)
+    return partial.replace(archive)
+
+
+def moment() -> str:
+    """Now in RFC 3339, to the microsecond, so that two archives never share a name."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def unpack(buckets: Buckets, source: str, folder: Path, pods: Path) -> Archive:
+    """Fetches `s3://BUCKET/KEY` or a local path into `folder`. Raises RestoreError."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    tar = Path(source)
+    if source.startswith("s3://"):
+        tar = folder / "archive.tar"
+        address = urlsplit(source)
+        key = address.path.removeprefix("/")
+        try:
+            buckets.client(None).download_file(address.netloc, key, str(tar))
+        except (BotoCoreError, ClientError) as error:
+            raise RestoreError(f"{source}: {error}") from error
+    try:
+        subprocess.run(
+            ["tar", "-C", str(folder), "-xpf", str(tar)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        saved = Saved(**json.loads((folder / "config.dump").read_text()))
+    except subprocess.CalledProcessError as error:
+        raise RestoreError(f"{source}: {error.stderr.strip()}") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise RestoreError(f"{source} is no checkpoint of a process node: {error}") from error
+    if source.startswith("s3://"):
+        tar.unlink()
+    if Path(saved.root).parent != pods:
+        raise RestoreError(f"{source} belongs to {saved.root}, which is not below {pods}")
+    return Archive(folder, saved)
