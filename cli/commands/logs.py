@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cli.output import Json
 
 FOLLOW_SECONDS = 1.0
+LOOKS_AFTER_END = 5
 
 
 @click.command()
@@ -103,11 +104,13 @@ def follow_to_the_end(app: App, workload_id: str, digests: Mapping[str, str]) ->
 
 
 def _follow(app: App, reader: Reader) -> None:
+    """Goes on for a moment after the end of a silent workload: its archive may be under way."""
+    printed = looks_after_end = 0
     while True:
         ended = app.client.workload(reader.id)["phase"] in ENDED
-        for news in reader.news():
-            _print(news)
-        if ended:
+        printed += sum(map(_print, reader.news()))
+        looks_after_end += ended
+        if ended and (printed or looks_after_end > LOOKS_AFTER_END):
             return
         app.sleep(FOLLOW_SECONDS)
 

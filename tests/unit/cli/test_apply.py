@@ -215,3 +215,15 @@ def test_what_nothing_uses_can_be_deleted() -> None:
     assert terminal("delete", "ClusterQueue", "blue-cq", "-y").exit_code == 0
     assert terminal("delete", "ClusterQueue", "blue-cq", "-y").exit_code == 3
     assert "blue-cq" not in terminal.plane.catalog.snapshot().of("ClusterQueue")
+
+
+def test_more_than_one_transaction_holds_is_refused_and_unchanged_objects_do_not_count() -> None:
+    terminal = administrator()
+    flavors = [flavor(f"flavor-{n}") for n in range(120)]
+
+    refused = applied(terminal, *flavors)
+
+    assert refused.exit_code == 5
+    assert "smaller files" in refused.stderr
+    assert applied(terminal, *flavors[:80]).exit_code == 0
+    assert applied(terminal, *flavors).exit_code == 0

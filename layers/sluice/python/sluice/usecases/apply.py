@@ -30,7 +30,7 @@ ATTEMPTS = 5
 SCANNED = 5_000
 UNCHANGED = "unchanged"
 IN_USE_SHOWN = 5
-MAX_OBJECTS = 60  # with the roots and ledgers they touch they must fit one transaction
+MAX_WRITES = 99  # one transaction takes 100 items; one is the version of the whole
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,17 @@ class Apply:
                 if before.root_of(cq) == root and any(ledger.usage.get(cq, {}).values()):
                     raise ConflictError(_held(cq, now))
             ledgers.append((root, ledger.version))
+        roots |= {root for root, _ in ledgers}
+        if (writes := len(put) + len(remove) + len(roots) + len(ledgers)) > MAX_WRITES:
+            raise InvalidError(
+                f"{len(put)} changed objects in {len(roots)} trees are {writes} writes, more than "
+                f"the {MAX_WRITES} that can happen at once; apply them in smaller files"
+            )
         return CatalogEdit(
             based_on=snapshot.version,
             put=tuple((kind, name, doc) for (kind, name), doc in put.items()),
             remove=tuple(remove),
-            roots=tuple(sorted(roots | {root for root, _ in ledgers})),
+            roots=tuple(sorted(roots)),
             ledgers=tuple(ledgers),
         )
 
@@ -169,9 +175,6 @@ def _keyed(documents: Sequence[Any]) -> dict[Key, Document]:
             errors.append({"field": place, "message": f"{key[0]} {key[1]} occurs twice"})
         else:
             wanted[key] = {k: v for k, v in document.items() if k != "status"}
-    if len(wanted) > MAX_OBJECTS:
-        message = f"{len(wanted)} objects; apply at most {MAX_OBJECTS} at a time"
-        errors.append({"field": "", "message": message})
     if errors:
         raise InvalidError("the documents cannot be applied", errors)
     return wanted

@@ -1,0 +1,40 @@
+"""The live table: what a person sees while waiting."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from cli.live import progress_table
+
+
+def shown(phases: list[str], lines: int) -> str:
+    workloads = [
+        {"id": f"id-{n}", "name": f"job-{n}", "queue": "a/b", "phase": phase, "createdAt": 1_000}
+        for n, phase in enumerate(phases)
+    ]
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    console.print(progress_table(workloads, 61_000, lines))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_counts_phases_and_shows_each_workload() -> None:
+    text = shown(["PENDING", "RUNNING", "RUNNING"], 10)
+
+    assert "1 PENDING · 2 RUNNING" in text
+    assert "id-0  job-0  a/b    PENDING" in text
+    assert "1m" in text
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    text = shown(["PENDING"] * 50, 5)
+
+    assert "id-4" in text
+    assert "id-5" not in text
+    assert "and 45 more" in text
+
+
+def test_text_of_others_is_no_markup() -> None:
+    assert "[red]" in shown(["[red]x"], 5)
