@@ -29,8 +29,8 @@ class Cdk:
     embedded AWS with others.
     """
 
-    def __init__(self, endpoints: Mapping[str, str]) -> None:
-        self._endpoints = endpoints
+    def __init__(self, endpoints: Mapping[str, str], *, clone: Path = CLONE) -> None:
+        self._endpoints, self._clone = endpoints, clone
         state = Path(endpoints["state"])
         self._home, self._log = state / "cdk", state / "logs" / "cdk.log"
         self._assembly = self._home / "out"
@@ -41,18 +41,22 @@ class Cdk:
 
     def install(self) -> None:
         """Installs the locked release into `node_modules`, unless it is there."""
-        wanted = json.loads((CLONE / "package.json").read_text())["devDependencies"]["aws-cdk"]
-        installed = CLONE / "node_modules" / "aws-cdk" / "package.json"
+        package = json.loads((self._clone / "package.json").read_text())
+        wanted = package["devDependencies"]["aws-cdk"]
+        installed = self._clone / "node_modules" / "aws-cdk" / "package.json"
         if not installed.exists() or json.loads(installed.read_text())["version"] != wanted:
-            self._run("node", str(self._npm()), "ci", "--no-audit", "--no-fund")
+            self._run(str(self._node()), str(self._npm()), "ci", "--no-audit", "--no-fund")
 
-    def _npm(self) -> Path:
-        """Find the npm that came with `node`: the wheel of Node puts no working one on PATH."""
+    def _node(self) -> Path:
         path = self._environment()["PATH"]
         node = shutil.which("node", path=path)
         if node is None:
             raise DeployError(f"node is not on the path of the toolchain: {path}")
-        return Path(node).resolve().parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
+        return Path(node)
+
+    def _npm(self) -> Path:
+        """Find the npm that came with `node`: the wheel of Node puts no working one on PATH."""
+        return self._node().resolve().parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
 
     def is_synthesized(self) -> bool:
         """Whether the assembly was made from exactly these sources and this configuration."""
@@ -74,14 +78,14 @@ class Cdk:
         approval = ("--require-approval", "never")
         self._cdk("deploy", "--all", *approval, "--app", str(self._assembly))
 
-    def _cdk(self, *arguments: str, cwd: Path = CLONE) -> None:
-        program = CLONE / "node_modules" / "aws-cdk" / "bin" / "cdk"
-        self._run("node", str(program), *arguments, "--ci", "--no-notices", cwd=cwd)
+    def _cdk(self, *arguments: str, cwd: Path | None = None) -> None:
+        program = self._clone / "node_modules" / "aws-cdk" / "bin" / "cdk"
+        self._run(str(self._node()), str(program), *arguments, "--ci", "--no-notices", cwd=cwd)
 
-    def _run(self, *command: str, cwd: Path = CLONE) -> None:
+    def _run(self, *command: str, cwd: Path | None = None) -> None:
         done = subprocess.run(
             command,
-            cwd=cwd,
+            cwd=cwd or self._clone,
             env=self._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -98,7 +102,9 @@ class Cdk:
 
     def _environment(self) -> dict[str, str]:
         endpoints = self._endpoints
-        return os.environ | {
+        # The caller's own AWS settings, a profile above all, lead to other accounts.
+        passed_on = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "CDK_"))}
+        return passed_on | {
             "PATH": os.pathsep.join([endpoints["path"], os.environ.get("PATH", os.defpath)]),
             "AWS_ENDPOINT_URL": endpoints["aws"],
             "AWS_ACCESS_KEY_ID": endpoints["access_key_id"],
@@ -113,15 +119,15 @@ class Cdk:
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(sys.version.encode())
-        for path in (self.configuration, *_sources()):
+        for path in (self.configuration, *_sources(self._clone)):
             digest.update(f"{path}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
         return digest.hexdigest()
 
 
-def _sources() -> Iterator[Path]:
-    yield from (CLONE / name for name in _SOURCES)
+def _sources(clone: Path) -> Iterator[Path]:
+    yield from (clone / name for name in _SOURCES)
     for folder in _SOURCE_FOLDERS:
-        for path in sorted((CLONE / folder).rglob("*")):
+        for path in sorted((clone / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path
