@@ -32,6 +32,7 @@ def obey(record: SQSRecord) -> None:
     command = record.json_body
     try:
         bootstrap.act()(command["cluster"], command["workloads"])
+        logger.info("obeyed", extra={"workloads": len(command["workloads"])})
     except Exception:
         logger.exception("command not carried out", extra={"cluster": command.get("cluster")})
         raise

@@ -17,7 +17,9 @@ logger = Logger()
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], _context: LambdaContext) -> None:
-    bootstrap.relay()([change_of(r["dynamodb"]) for r in event["Records"] if wanted(r)])
+    changes = [change_of(r["dynamodb"]) for r in event["Records"] if wanted(r)]
+    bootstrap.relay()(changes)
+    logger.info("relayed", extra={"changes": len(changes)})
 
 
 def wanted(record: dict[str, Any]) -> bool:

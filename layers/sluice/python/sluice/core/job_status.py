@@ -22,6 +22,12 @@ def owner(document: Document) -> tuple[str, int] | None:
     return labels[WORKLOAD_LABEL], int(generation)
 
 
+def child(document: Document) -> bool:
+    """Whether this is a Job that a JobSet made: the JobSet speaks for it."""
+    owners = document["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == "JobSet" for owner in owners)
+
+
 def outcome(job: Document) -> Document | None:
     """The result of a Job that has ended: `{succeeded, reason, message}`; None while it has not."""
     for condition in (job.get("status") or {}).get("conditions") or ():

@@ -25,23 +25,28 @@ class Seen:
 
     jobs: dict[Key, Document] = field(default_factory=dict)
     pods: dict[Key, dict[str, Document]] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
+    noted: dict[Key, str] = field(default_factory=dict)
 
-    @staticmethod
-    def of(jobs: Iterable[Document], pods: Iterable[Document], versions: Mapping[str, str]) -> Seen:
-        seen = Seen(versions=dict(versions))
-        for kind, documents in (("Job", jobs), ("Pod", pods)):
-            for document in documents:
-                seen.take(kind, "ADDED", {"kind": kind, **document})
-        return seen
+    def fresh_news(self, key: Key) -> bool:
+        """Whether the Job says something that it had not said at the last question."""
+        news, before = self._news(key), self.noted.get(key, "")
+        self.noted[key] = news
+        return news not in ("", before)
 
-    def replace(self, fresh: Seen) -> None:
-        self.jobs, self.pods = fresh.jobs, fresh.pods
+    def _news(self, key: Key) -> str:
+        job = self.jobs.get(key)
+        if job is None:
+            return "gone"
+        if job_status.outcome(job) is not None:
+            return "ended"
+        if job_status.all_ready(job):
+            return "ready"
+        return job_status.stuck(self.pods_of(*key))
 
     def take(self, kind: str, change: str, document: Document) -> Key | None:
         """Remember one event; the workload and generation that it is about."""
         key = job_status.owner(document)
-        if key is None:
+        if key is None or job_status.child(document):
             return None
         uid = document["metadata"]["uid"]
         if kind == "Pod":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -32,13 +32,18 @@ from sluice.ports import (
 )
 
 OURS = f"{job_status.WORKLOAD_LABEL}"
-WATCHED = ("Job", "Pod")
+WATCHED = ("Job", "JobSet", "Pod")
+NOT_FOUND = 404
 TICK_SECONDS = 0.1
-RECONCILE_MS = 10_000
+CHECK_MS = 10_000
 LEASE_MS = 8_000
 LOG_BYTES = 10_000_000
 RECENT_MS = 300_000
 REMEMBERED = 20_000
+
+
+Event = tuple[str, str, Document]  # change, kind, document
+Events = queue.SimpleQueue[Event]
 
 
 @dataclass(frozen=True)
@@ -55,91 +60,109 @@ class Observe:
     archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
-        """Observes until `until` (epoch ms) or until nothing of ours is left on the cluster.
+        """Observes until `until` (epoch ms), or just once if nothing of ours is on the cluster.
 
         Raises ClusterError when the cluster does not answer; records then stay as they are.
         """
         if not self.hold_lease(name, owner):
             return  # somebody else is watching
-        cluster = self.clusters.cluster(name)
-        seen = self.reconcile(name, cluster)
-        if not seen.jobs and not self.workloads.active(name):
-            self.leases.acquire(name, owner, now=self.clock.now(), until=0)
-            return
-        self.archive_recent(cluster, seen)
-        events: queue.SimpleQueue[tuple[str, str, Document]] = queue.SimpleQueue()
-        stop = threading.Event()
-        watchers = [
-            threading.Thread(
-                target=self.follow, args=(cluster, kind, seen, events, until, stop), daemon=True
-            )
-            for kind in WATCHED
-        ]
-        for watcher in watchers:
-            watcher.start()
-        reconciled = self.clock.now()
         try:
-            while (now := self.clock.now()) < until and not stop.is_set():
-                self.mark(cluster, seen, drain(events))
-                if now - reconciled > RECONCILE_MS:
-                    if not self.hold_lease(name, owner):
-                        break
-                    self.reconcile(name, cluster, seen)
-                    reconciled = now
-                elif now - reconciled > LEASE_MS // 2:
-                    self.hold_lease(name, owner)
+            cluster = self.clusters.cluster(name)
+            seen, versions = self.reconcile(name, cluster)
+            if seen.jobs or self.workloads.active(name):
+                self.archive_recent(cluster, seen)
+                self.watch(name, cluster, seen, versions, owner, until)
         finally:
-            stop.set()
             self.leases.acquire(name, owner, now=self.clock.now(), until=0)
 
     def hold_lease(self, name: str, owner: str) -> bool:
         now = self.clock.now()
         return self.leases.acquire(name, owner, now=now, until=now + LEASE_MS)
 
-    def reconcile(self, name: str, cluster: Cluster, seen: Seen | None = None) -> Seen:
+    def watch(
+        self,
+        name: str,
+        cluster: Cluster,
+        seen: Seen,
+        versions: Mapping[str, str],
+        owner: str,
+        until: int,
+    ) -> None:
+        """Follow the events; now and then look for what no event will tell."""
+        events: Events = queue.SimpleQueue()
+        stop = threading.Event()
+        for kind, version in versions.items():
+            following = (cluster, kind, version, events, until, stop)
+            threading.Thread(target=self.follow, args=following, daemon=True).start()
+        renewed = checked = self.clock.now()
+        try:
+            while (now := self.clock.now()) < until and not stop.is_set():
+                self.mark(cluster, seen, drain(events))
+                if now - renewed > LEASE_MS // 3:
+                    if not self.hold_lease(name, owner):
+                        return
+                    renewed = now
+                if now - checked > CHECK_MS:
+                    self.check(name, cluster, seen)
+                    checked = now
+        finally:
+            stop.set()
+
+    def reconcile(self, name: str, cluster: Cluster) -> tuple[Seen, dict[str, str]]:
         """Compare all records of the cluster with all its Jobs; repairs whatever an event lost.
 
         The records are read before the Jobs: a Job that a record names and the list lacks is gone.
+        Returns what was seen, and from which version of each kind to follow.
         """
         records = self.workloads.get_many(self.workloads.active(name))
-        jobs, versions = [], {}
-        for kind in ("Job",):
-            found, versions[kind] = cluster.list(kind, selector=OURS)
-            jobs += found
-        pods, versions["Pod"] = cluster.list("Pod", selector=OURS)
-        fresh = Seen.of(jobs, pods, versions)
-        if seen is not None:
-            seen.replace(fresh)
-        now = self.clock.now()
+        seen, versions = Seen(), {}
+        for kind in WATCHED:
+            documents, version = listed(cluster, kind)
+            if version:
+                versions[kind] = version
+            for document in documents:
+                seen.take(kind, "ADDED", {"kind": kind, **document})
         known = {w.id: w for w in records}
-        missing = [i for i in fresh.ids() if i not in known]
-        known |= {w.id: w for w in self.workloads.get_many(missing)}
-        changes = [c for w in known.values() for c in judge(w, fresh, now, self.pods_ready_ms)]
-        changes += [c for w in records for c in disappeared(w, fresh, now)]
-        self.apply(cluster, fresh, changes)
+        unknown = [i for i in seen.ids() if i not in known]
+        known |= {w.id: w for w in self.workloads.get_many(unknown)}
+        now = self.clock.now()
+        changes = [c for w in known.values() for c in judge(w, seen, now, self.pods_ready_ms)]
+        changes += [c for w in records for c in disappeared(w, seen, now)]
+        self.apply(cluster, seen, changes)
         # Read again: a record from before the list may be older than the Job it is compared with.
-        suspects = {key for job in orphans(known, fresh) if (key := job_status.owner(job))}
+        suspects = {key for job in orphans(known, seen) if (key := job_status.owner(job))}
         current = self.workloads.get_many(workload_id for workload_id, _ in suspects)
-        for job in orphans({w.id: w for w in current}, fresh, only=suspects):
+        for job in orphans({w.id: w for w in current}, seen, only=suspects):
             metadata = job["metadata"]
             cluster.delete(
                 job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
             )
-        if again := unfinished_business(records, fresh, now):
+        self.remind(name, records, seen, now)
+        self.count_nodes(name, cluster, now)
+        return seen, versions
+
+    def check(self, name: str, cluster: Cluster, seen: Seen) -> None:
+        """What only time tells: pods that are late, commands that were lost, new nodes."""
+        now = self.clock.now()
+        records = self.workloads.get_many(self.workloads.active(name))
+        self.apply(
+            cluster, seen, [c for w in records for c in judge(w, seen, now, self.pods_ready_ms)]
+        )
+        self.remind(name, records, seen, now)
+        self.count_nodes(name, cluster, now)
+
+    def remind(self, name: str, records: Sequence[Workload], seen: Seen, now: int) -> None:
+        if again := unfinished_business(records, seen, now):
             self.commands.send(name, again)
+
+    def count_nodes(self, name: str, cluster: Cluster, now: int) -> None:
         nodes, _ = cluster.list("Node")
         self.nodes.put_many(name, [row for node in nodes if (row := node_row(node, now))])
-        return fresh
 
-    def mark(
-        self,
-        cluster: Cluster,
-        seen: Seen,
-        events: Sequence[tuple[str, str, Document]],
-    ) -> None:
-        """Judge just the workloads that these events are about."""
-        keys = [seen.take(kind, change, document) for change, kind, document in events]
-        touched = {key[0] for key in keys if key}
+    def mark(self, cluster: Cluster, seen: Seen, events: Sequence[Event]) -> None:
+        """Judge just the workloads whose Jobs have something new to say."""
+        keys = {seen.take(kind, change, document) for change, kind, document in events}
+        touched = [key[0] for key in keys if key and seen.fresh_news(key)]
         if not touched:
             return
         records = self.workloads.get_many(touched)
@@ -193,17 +216,16 @@ class Observe:
         self,
         cluster: Cluster,
         kind: str,
-        seen: Seen,
-        events: queue.SimpleQueue[tuple[str, str, Document]],
+        version: str,
+        events: Events,
         until: int,
         stop: threading.Event,
     ) -> None:
         """Feed the events of one kind; a watch that ends or breaks ends the observation."""
         left = (until - self.clock.now()) / 1000
         try:
-            for change, document in cluster.watch(
-                kind, selector=OURS, version=seen.versions[kind], seconds=left
-            ):
+            watched = cluster.watch(kind, selector=OURS, version=version, seconds=left)
+            for change, document in watched:
                 if change == "ERROR" or stop.is_set():
                     return
                 if change != "BOOKMARK":
@@ -214,10 +236,18 @@ class Observe:
             stop.set()
 
 
-def drain(
-    events: queue.SimpleQueue[tuple[str, str, Document]],
-) -> list[tuple[str, str, Document]]:
-    """Everything that arrives within a tick, as (change, kind, document)."""
+def listed(cluster: Cluster, kind: str) -> tuple[list[Document], str]:
+    """Our objects of a kind and the version to watch from; no version if the kind is unknown."""
+    try:
+        return cluster.list(kind, selector=OURS)
+    except ClusterError as error:
+        if error.status == NOT_FOUND and kind == "JobSet":
+            return [], ""  # JobSet is an add-on
+        raise
+
+
+def drain(events: Events) -> list[Event]:
+    """Everything that arrives within a tick."""
     taken = []
     try:
         taken.append(events.get(timeout=TICK_SECONDS))
