@@ -1,15 +1,19 @@
 """The AWS clients of a command, made from settings; imported only by commands that call AWS."""
 
+from __future__ import annotations
+
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import botocore.session
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CommandError, DeniedError, UnavailableError
 from cli.settings import Setting, Settings
 from cli.transport import FunctionUrl
+
+if TYPE_CHECKING:
+    from botocore.session import Session
 
 DENIED_CODES = {"AccessDenied", "AccessDeniedException", "UnrecognizedClientException"}
 DENIED_CODES |= {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId"}
@@ -24,7 +28,9 @@ class Aws:
         self.settings = settings
 
     @cached_property
-    def session(self) -> botocore.session.Session:
+    def session(self) -> Session:
+        import botocore.session  # noqa: PLC0415 - slower than all the rest of a command
+
         session = botocore.session.Session(profile=self.settings.profile.value or None)
         if keys := self.settings.keys:
             session.set_credentials(keys.access_key, keys.secret_key)
@@ -67,13 +73,23 @@ class Aws:
             raise explained(error) from error
         return Setting(str(answer["Parameter"]["Value"]), f"SSM parameter {path}")
 
+    def _credentials(self) -> Any:
+        """Keys of the embedded stack, else what the boto3 chain finds; None if it finds none."""
+        if keys := self.settings.keys:
+            from botocore.credentials import Credentials  # noqa: PLC0415 - a verb pays only for what it uses
+
+            return Credentials(keys.access_key, keys.secret_key)
+        return self.session.get_credentials()
+
     def transport(self) -> FunctionUrl:
         """The way to the api. Raises DeniedError without credentials."""
-        credentials = self.session.get_credentials()
+        credentials = self._credentials()
         if credentials is None:
             raise DeniedError(
                 "no AWS credentials found",
-                hint="log in (`aws sso login`, `aws configure`) or name a profile with --profile",
+                hint=f"the embedded stack of {silent} does not answer; `sluice local up` starts it"
+                if (silent := self.settings.silent_stack)
+                else "log in (`aws sso login`, `aws configure`) or name a profile with --profile",
             )
         url = reachable(self.published("api").value, self.settings.endpoint_url.value)
         return FunctionUrl(url, self.region, credentials)

@@ -19,15 +19,19 @@ if TYPE_CHECKING:
     from cli.output import Json
     from cli.watching import View
 
-HEADINGS = {"ID", "NAME", "QUEUE", "STATUS", "REASON", "POS", "REQUEST", "WAIT", "RUNTIME", "RECOV"}
+NARROW = {"ID", "NAME", "STATUS", "REASON", "WAIT", "RUNTIME"}
+WIDE = NARROW | {"QUEUE", "POS", "REQUEST", "RECOV"}
+WIDE_COLUMNS = 120
+UNCUT = {"ID": 13, "STATUS": 10}
 
 
-def progress_table(workloads: Sequence[Json], now_ms: int, lines: int) -> Table:
+def progress_table(workloads: Sequence[Json], now_ms: int, *, lines: int, width: int) -> Table:
     """The table as of now; what does not fit the terminal is counted in its last line."""
-    columns = [column for column in workload_columns(now_ms) if column.heading in HEADINGS]
+    headings = WIDE if width >= WIDE_COLUMNS else NARROW
+    columns = [column for column in workload_columns(now_ms) if column.heading in headings]
     table = Table(box=None, pad_edge=False, title=heading(workloads), title_justify="left")
     for column in columns:
-        table.add_column(column.heading, no_wrap=True)
+        table.add_column(column.heading, no_wrap=True, min_width=UNCUT.get(column.heading))
     for workload in workloads[:lines]:
         table.add_row(
             *(
@@ -47,7 +51,8 @@ def table_view(app: App) -> Iterator[View]:
 
         def show(workloads: Sequence[Json]) -> None:
             room = max(3, console.height - 4)
-            table = progress_table(workloads, int(app.now() * 1_000), room)
+            now_ms = int(app.now() * 1_000)
+            table = progress_table(workloads, now_ms, lines=room, width=console.width)
             live.update(table, refresh=True)
 
         yield show

@@ -40,7 +40,11 @@ class Keys:
 
 @dataclass(frozen=True)
 class Settings:
-    """Where the deployment is. `published` holds names that need not be asked from SSM."""
+    """Where the deployment is.
+
+    `published` holds names that need not be asked from SSM. `silent_stack` is the folder of an
+    embedded stack that is there but does not answer.
+    """
 
     name: Setting
     region: Setting
@@ -49,6 +53,7 @@ class Settings:
     published: Mapping[str, Setting]
     clusters: tuple[str, ...] = ()
     keys: Keys | None = None
+    silent_stack: str = ""
 
 
 # What the stacks publish as `/<name>/<parameter>` and commands use, with the variable that
@@ -79,7 +84,7 @@ def discover(
         else Setting(profile, "flag --profile")
     )
     elsewhere = chosen.value or environment.get("AWS_ENDPOINT_URL")
-    local = {} if elsewhere else _embedded_stack(environment, folder)
+    local, silent = ({}, "") if elsewhere else _embedded_stack(environment, folder)
     origin = f"embedded stack in {local.get('folder')}"
 
     published = {}
@@ -101,6 +106,7 @@ def discover(
         published=published,
         clusters=tuple(cluster.name for cluster in configuration.clusters),
         keys=Keys(local["access_key_id"], local["secret_access_key"]) if local else None,
+        silent_stack=silent,
     )
 
 
@@ -128,8 +134,9 @@ def _region(environment: Mapping[str, str], configuration: Configuration) -> Set
     return Setting(source="the AWS configuration")
 
 
-def _embedded_stack(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """What the embedded stack of this clone wrote about itself; empty unless it answers."""
+def _embedded_stack(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, str], str]:
+    """What the embedded stack of this clone wrote about itself, if it answers; else its folder."""
+    silent = ""
     if state := environment.get("SLUICE_STATE"):
         candidates = [Path(state)]
     else:
@@ -140,8 +147,9 @@ def _embedded_stack(environment: Mapping[str, str], folder: Path) -> dict[str, s
         except (OSError, ValueError):
             continue
         if _answers(endpoints["aws"]):
-            return {**_outputs(candidate), **endpoints, "folder": str(candidate)}
-    return {}
+            return {**_outputs(candidate), **endpoints, "folder": str(candidate)}, ""
+        silent = silent or str(candidate)
+    return {}, silent
 
 
 def _outputs(folder: Path) -> dict[str, str]:

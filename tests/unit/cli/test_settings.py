@@ -60,6 +60,7 @@ def test_what_a_crash_left_behind_is_not_taken(tmp_path: Path) -> None:
 
     assert settings.keys is None
     assert settings.endpoint_url.value == ""
+    assert settings.silent_stack == str(tmp_path / ".local")
 
 
 @pytest.mark.enable_socket
