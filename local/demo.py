@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kubernetes import config as kubernetes_config
 from local.endpoints import Endpoints
 from local.settings import CLONE, Layout, default_state
 
+SLUICE = Path(sys.executable).with_name("sluice")
 DEMO = CLONE / "examples" / "demo"
 BUCKET, NAMESPACE = "team-blue-data", "team-blue"
 PARTS, LAST = 3, 48_000_000
@@ -43,7 +45,7 @@ def sluice(*arguments: str, show: bool = True) -> str:
     if show:
         print(f"\n$ sluice {' '.join(arguments)}", flush=True)
     ran = subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [SLUICE, *arguments],
         cwd=CLONE,
         text=True,
         stdout=subprocess.PIPE,
