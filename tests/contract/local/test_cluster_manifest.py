@@ -1,0 +1,185 @@
+"""The rights and the admission policies that ClusterAccess publishes, on a real API server."""
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Stack
+from kubernetes import client, config
+
+from infra.cluster_manifest import cluster_manifest
+from local.apply import ApiServer, apply_all
+from local.settings import Layout
+
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
+
+NAMESPACE = "team-blue"
+LABELS = {"sluice.dev/workload": "aaaaaaaaaaaaa", "sluice.dev/generation": "1"}
+JOB: dict[str, Any] = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "w-aaaaaaaaaaaaa-g1", "labels": LABELS},
+    "spec": {
+        "suspend": True,
+        "template": {
+            "metadata": {"labels": LABELS},
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "main", "image": "x"}],
+            },
+        },
+    },
+}
+JOBSET_CONTROLLER = "system:serviceaccount:jobset-system:jobset-controller-manager"
+OF_A_JOBSET = [
+    {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": "u"}
+]
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def api(local_stack: Stack):
+    apply_all(ApiServer(Layout(local_stack.state).kubeconfig), cluster_manifest([NAMESPACE]))
+    with config.new_client_from_config(local_stack.endpoints.kubeconfig) as found:
+        await_policies(found)
+        yield found
+
+
+def create(
+    api: client.ApiClient,
+    document: dict[str, Any],
+    *,
+    group: str = "sluice:act",
+    user: str = "somebody",
+    path: str = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
+) -> str:
+    """What the API server has against the object; empty if nothing. Nothing is stored."""
+    headers = {
+        "Impersonate-User": user,
+        "Impersonate-Group": group,
+        "Content-Type": "application/json",
+    }
+    try:
+        api.call_api(
+            path,
+            "POST",
+            {},
+            [("dryRun", "All")],
+            headers,
+            document,
+            auth_settings=["BearerToken"],
+            response_type="object",
+        )
+    except client.ApiException as error:
+        return json.loads(error.body)["message"]
+    return ""
+
+
+def await_policies(api: client.ApiClient) -> None:
+    """A policy takes a moment from the write to every request's check."""
+    for _ in range(100):
+        if create(api, JOB, group="system:masters"):
+            return
+        time.sleep(0.2)
+    pytest.fail("the policies do not take effect")
+
+
+def changed(change: Change) -> dict[str, Any]:
+    job = copy.deepcopy(JOB)
+    change(job)
+    return job
+
+
+def of_pod(**fields: Any) -> Change:
+    return lambda job: job["spec"]["template"]["spec"].update(fields)
+
+
+def of_container(**fields: Any) -> Change:
+    return lambda job: job["spec"]["template"]["spec"]["containers"][0].update(fields)
+
+
+def as_child(job: dict[str, Any]) -> None:
+    job["metadata"] |= {"name": "w-x-main-0", "ownerReferences": OF_A_JOBSET}
+
+
+def test_a_job_of_sluice_is_welcome(api: client.ApiClient) -> None:
+    assert create(api, JOB) == ""
+
+
+def test_nobody_else_makes_jobs_of_tenants_not_even_an_administrator(
+    api: client.ApiClient,
+) -> None:
+    assert "created by Sluice alone" in create(api, JOB, group="system:masters")
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        (lambda job: job["spec"]["template"].pop("metadata"), "pods must carry"),
+        (lambda job: job["metadata"].update(name="w-bbbbbbbbbbbbb-g1"), "named after them"),
+        (lambda job: job["metadata"].update(ownerReferences=OF_A_JOBSET), "ownerReferences"),
+        (lambda job: job["metadata"].update(finalizers=["a/b"]), "finalizers"),
+        (of_pod(nodeName="n"), "nodeName"),
+        (of_pod(schedulerName="mine"), "schedulerName"),
+        (of_pod(hostNetwork=True), "host namespaces"),
+        (of_pod(hostPID=True), "host namespaces"),
+        (of_pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}]), "hostAliases"),
+        (of_pod(automountServiceAccountToken=True), "automountServiceAccountToken"),
+        (of_pod(volumes=[{"name": "a", "hostPath": {"path": "/"}}]), "hostPath"),
+        (
+            of_pod(
+                volumes=[
+                    {
+                        "name": "a",
+                        "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]},
+                    }
+                ]
+            ),
+            "projected service account tokens",
+        ),
+        (of_container(env=[{"name": "LD_PRELOAD", "value": "x"}]), "preload"),
+        (of_container(env=[{"name": "AWS_ENDPOINT_URL_S3", "value": "x"}]), "redirect"),
+    ],
+)
+def test_what_vetting_refuses_the_api_server_refuses_too(
+    api: client.ApiClient, change: Change, answer: str
+) -> None:
+    assert answer in create(api, changed(change))
+
+
+def test_children_of_a_jobset_are_let_through_and_vetted(api: client.ApiClient) -> None:
+    def placed(job: dict[str, Any]) -> None:
+        as_child(job)
+        of_pod(nodeName="n")(job)
+
+    group = "system:masters"
+    assert create(api, changed(as_child), group=group, user=JOBSET_CONTROLLER) == ""
+    assert "nodeName" in create(api, changed(placed), group=group, user=JOBSET_CONTROLLER)
+    assert "Sluice alone" in create(api, changed(as_child), group=group)
+
+
+def test_a_bare_pod_is_refused(api: client.ApiClient) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bare", "labels": LABELS},
+        "spec": JOB["spec"]["template"]["spec"],
+    }
+
+    answer = create(api, pod, group="system:masters", path=f"/api/v1/namespaces/{NAMESPACE}/pods")
+
+    assert "Sluice's Jobs alone" in answer
+
+
+def test_act_has_rights_in_tenant_namespaces_only(api: client.ApiClient) -> None:
+    elsewhere = "/apis/batch/v1/namespaces/default/jobs"
+
+    assert 'cannot create resource "jobs"' in create(api, JOB, path=elsewhere)
+
+
+def test_observe_cannot_create_jobs(api: client.ApiClient) -> None:
+    assert 'cannot create resource "jobs"' in create(api, JOB, group="sluice:observe")
