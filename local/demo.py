@@ -229,9 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     finally:
         if not chosen.keep:
-            subprocess.run(
-                [sys.executable, "-m", "cli.main", "local", "down"], cwd=CLONE, check=False
-            )
+            subprocess.run([SLUICE, "local", "down"], cwd=CLONE, check=False)
     say("done: every check held")
     return 0
 
