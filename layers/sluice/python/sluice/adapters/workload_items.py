@@ -22,6 +22,7 @@ from sluice.core.workload import (
 )
 
 FIELDS = Workload.__slots__
+REQUIRED = ("id", "name", "namespace", "queue")
 
 
 def plain(value: object) -> object:
@@ -65,7 +66,9 @@ def to_record(workload: Workload) -> dict[str, Any]:
 
 def to_workload(record: Mapping[str, Any]) -> Workload:
     """Inverse of `to_record`; unknown attributes are left aside, so older code reads newer items."""
-    values = {name: record[name] for name in FIELDS if name in record}
+    # Whoever nobody knows has a record too: without name, namespace and queue.
+    values: dict[str, Any] = dict.fromkeys(REQUIRED, "")
+    values |= {name: record[name] for name in FIELDS if name in record}
     values["state"] = State(record["state"])
     values["pod_sets"] = tuple(
         PodSet(
