@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from cli.errors import KeyReusedError, UnavailableError, WorkloadNotFoundError
+from cli.errors import KeyReusedError, Outcome, UnavailableError, WorkloadNotFoundError
 from cli.exit_codes import Exit
 from cli.output import hint, paint
 from cli.selection import ENDED
@@ -59,6 +59,20 @@ def outcome(workload: Json, goal: str = "finished") -> Exit:
 def worst(codes: Sequence[Exit]) -> Exit:
     """One exit code for many workloads: the first that is no success."""
     return next((code for code in codes if code is not Exit.OK), Exit.OK)
+
+
+@contextmanager
+def going_on(ids: Sequence[str]) -> Iterator[None]:
+    """Turns Ctrl-C into an exit code, and says that it stops nothing but the command."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        what = "workload continues" if len(ids) == 1 else "workloads continue"
+        hint(
+            f"\ninterrupted; the {what}. "
+            f"See `sluice wait {ids[0]}`, stop with `sluice cancel {ids[0]}`"
+        )
+        raise Outcome(Exit.INTERRUPTED) from None
 
 
 class View(Protocol):

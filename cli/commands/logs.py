@@ -11,7 +11,7 @@ from cli.app import pass_app
 from cli.errors import NotFoundError
 from cli.output import hint
 from cli.selection import ENDED, find, one_workload
-from cli.watching import Lines, Watch
+from cli.watching import Lines, Watch, going_on
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -48,7 +48,8 @@ def logs(
             raise NotFoundError(f"workload {found['id']} has run once only")
     reader = Reader(app, found["id"], generation, pod, container)
     if follow:
-        _follow(app, reader)
+        with going_on([reader.id]):
+            _follow(app, reader)
         return
     printed = sum(map(_print, reader.news()))
     if not printed:
@@ -97,13 +98,17 @@ class Reader:
                 return
 
 
-def follow_to_the_end(app: App, workload_id: str, digests: Mapping[str, str]) -> None:
-    """Prints the logs of a workload that was sent just now, from its start to its end."""
-    Watch(app, [workload_id], "running", fresh=True, digests=digests)(Lines())
-    _follow(app, Reader(app, workload_id, None, "", ""))
+def follow_to_the_end(
+    app: App, workload_id: str, digests: Mapping[str, str], timeout_seconds: float | None
+) -> None:
+    """Prints the logs of a workload that was sent just now, until its end or the timeout."""
+    until = None if timeout_seconds is None else app.now() + timeout_seconds
+    with going_on([workload_id]):
+        Watch(app, [workload_id], "running", timeout_seconds, fresh=True, digests=digests)(Lines())
+        _follow(app, Reader(app, workload_id, None, "", ""), until)
 
 
-def _follow(app: App, reader: Reader) -> None:
+def _follow(app: App, reader: Reader, until: float | None = None) -> None:
     """Goes on for a moment after the end of a silent workload: its archive may be under way."""
     printed = looks_after_end = 0
     while True:
@@ -111,6 +116,8 @@ def _follow(app: App, reader: Reader) -> None:
         printed += sum(map(_print, reader.news()))
         looks_after_end += ended
         if ended and (printed or looks_after_end > LOOKS_AFTER_END):
+            return
+        if until is not None and app.now() >= until:
             return
         app.sleep(FOLLOW_SECONDS)
 

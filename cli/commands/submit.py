@@ -122,22 +122,24 @@ def deliver(
         return
     letters = [letter(each.document, each.id, each.namespace) for each in submissions]
     app.outbox(transport)(letters)
+    sent_at = app.now()
     ids = [each.id for each in submissions]
-    if not (wait or follow) or output == "name":
+    if not (wait or follow):
         _show(submissions, ["submitted"] * len(ids), output)
-        if output in {"table", "wide"} and not (wait or follow):
+        if output in {"table", "wide"}:
             hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
     else:
         hint("submitted " + " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else ""))
     digests = {each.id: digest(each.document) for each in submissions}
     if follow:
-        from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - a verb pays only for what it uses
+        from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - only if asked
 
-        follow_to_the_end(app, ids[0], digests)
+        follow_to_the_end(app, ids[0], digests, timeout)
     if wait or follow:
-        from cli.commands.wait import follow as follow_states  # noqa: PLC0415 - a verb pays only for what it uses
+        from cli.commands.wait import follow as follow_states  # noqa: PLC0415 - as above
 
-        follow_states(app, ids, timeout_seconds=timeout, form=output, digests=digests)
+        left = None if timeout is None else max(0.0, sent_at + timeout - app.now())
+        follow_states(app, ids, timeout_seconds=left, form=output, digests=digests)
 
 
 def _require_distinct(submissions: Sequence[Submission]) -> None:

@@ -14,7 +14,7 @@ from cli.exit_codes import Exit
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
 from cli.selection import find, find_many, many_workloads
-from cli.watching import GOALS, Watch, live_view, outcome, reached, worst
+from cli.watching import GOALS, Watch, going_on, live_view, outcome, reached, worst
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -61,16 +61,8 @@ def follow(
     `digests` are those of documents that were sent just now.
     """
     watch = Watch(app, ids, goal, timeout_seconds, bool(digests), digests or {})
-    try:
-        with live_view(app) as view:
-            final = watch(view)
-    except KeyboardInterrupt:
-        many = len(ids) != 1
-        hint(
-            f"\ninterrupted; the {'workloads continue' if many else 'workload continues'}. "
-            f"See `sluice wait {ids[0]}`, stop with `sluice cancel {ids[0]}`"
-        )
-        raise Outcome(Exit.INTERRUPTED) from None
+    with going_on(ids), live_view(app) as view:
+        final = watch(view)
     rows(final, workload_columns(int(app.now() * 1_000)), form)
     codes = [outcome(workload, goal) for workload in final]
     _explain(final, goal)

@@ -199,3 +199,25 @@ def test_an_exhausted_recovery_budget_is_told_apart_from_failure() -> None:
 
     assert outcome(failed) is Exit.RECOVERY_EXHAUSTED
     assert outcome({"phase": "FAILED"}) is Exit.WORKLOAD_FAILED
+
+
+def test_following_obeys_the_timeout_and_interruption_stops_nothing() -> None:
+    plane = ControlPlane()
+    terminal = Terminal(plane)
+    document = yaml.safe_dump(native("job", 1))
+
+    late = terminal("submit", "-f", "-", "--follow", "--timeout", "5s", input=document)
+
+    assert late.exit_code == 101
+    (record,) = plane.workloads.rows.values()
+    plane.run(record.id)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    terminal.sleeping = interrupt
+    interrupted = terminal("logs", "-f", record.id)
+
+    assert interrupted.exit_code == 130
+    assert "continues" in interrupted.stderr
+    assert plane.workloads.rows[record.id].state == "DISPATCHED"
