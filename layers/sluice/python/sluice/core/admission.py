@@ -80,6 +80,7 @@ class _Pass:
     reservations: list[tuple[int, Cells]] = field(default_factory=list)
     refused: list[Line] = field(default_factory=list)
     limited: list[WaitingQueue] = field(default_factory=list)
+    done: bool = False
     reserved_by_parked: bool = False
     again: bool = False
 
@@ -218,8 +219,8 @@ class Scheduler:
         self._admit_pending(current)
         self._wake(now_ms)
         kept_free = self._serve_longest_waiting(current)
-        while entries := self._nominate(current):
-            for entry in self._ordered(entries, current):
+        while not current.done:
+            for entry in self._ordered(self._nominate(current), current):
                 self._process(entry, current)
         for node, cells in kept_free:
             self._books.tree.remove(node, cells)
@@ -341,36 +342,37 @@ class Scheduler:
         return kept
 
     def _nominate(self, current: _Pass) -> list[_Entry]:
-        """The head of every queue that is still open, each with what it could get."""
+        """The head of every queue that is still open, each with what it could get.
+
+        The pass is done once no queue is open. Heads without any chance are set aside at once.
+        """
         found = []
-        for node in sorted(self._ready - current.closed):
+        nodes = sorted(self._ready - current.closed)
+        current.done = not nodes
+        for node in nodes:
             entry = self._nominate_head(self._by_node[node], current)
             if entry is not None:
                 found.append(entry)
         return found
 
     def _nominate_head(self, queue: WaitingQueue, current: _Pass) -> _Entry | None:
-        """The head of one queue, or None if the queue has nothing more to offer in this pass."""
+        """The head of one queue, or None if it has none that could be admitted."""
         limit = self._policy.heads_per_pass
-        if limit is not None and queue.looked_at >= limit:
-            current.closed.add(queue.node)
-            current.again = True
-            return None
-        while queue.node not in current.closed:
-            line = queue.backlog.head(self._past_usage if queue.by_usage else None)
-            if line is None:
-                self._ready.discard(queue.node)
+        if limit is not None:
+            if queue.looked_at >= limit:
+                current.closed.add(queue.node)
+                current.again = True
                 return None
-            entry = self._nominate_line(queue, line, current)
-            if entry is not None:
-                if limit is not None:
-                    queue.looked_at += 1
-                    current.limited.append(queue)
-                return entry
-        return None
+            queue.looked_at += 1
+            current.limited.append(queue)
+        line = queue.backlog.head(self._past_usage if queue.by_usage else None)
+        if line is None:
+            self._ready.discard(queue.node)
+            return None
+        return self._nominate_line(queue, line, current)
 
     def _nominate_line(self, queue: WaitingQueue, line: Line, current: _Pass) -> _Entry | None:
-        """Nominates the front of a line; None if there is nothing to look at any more."""
+        """Nominates the front of a line; None if it was set aside instead."""
         item = line.front()
         if item is None:
             queue.backlog.offer(line)
@@ -385,7 +387,10 @@ class Scheduler:
             return None
         version = self._books.version
         nomination, victims = self._nominator.nominate(queue, line.shape, workload, current.now_ms)
-        if queue.priced and nomination.fit is not Fit.NO_FIT:
+        if nomination.fit is Fit.NO_FIT:
+            self._park(queue, line, current)
+            return None
+        if queue.priced:
             assignment = Assignment(nomination.pod_sets)
             over = self._books.spending.exceeded(workload, assignment, current.now_ms)
             if over is not None:
@@ -424,7 +429,9 @@ class Scheduler:
                 tournament.touch(node)
                 for target in winner.victims:
                     tournament.touch(target.held.node)
-            following = self._nominate_head(winner.queue, current)
+            following = None
+            while following is None and node in self._ready - current.closed:
+                following = self._nominate_head(winner.queue, current)
             if following is not None:
                 enter(following)
 

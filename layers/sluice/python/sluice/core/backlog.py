@@ -66,7 +66,12 @@ class Line:
     def front(self) -> Item | None:
         """The first workload that still waits."""
         early, late, waiting = self._early, self._late, self._waiting
-        while early and waiting.get(early[0][2]) is not early[0]:
+        while early:
+            item = early[0]
+            if waiting.get(item[2]) is item:
+                if not late:
+                    return item
+                break
             early.popleft()
         while late and waiting.get(late[0][2]) is not late[0]:
             heappop(late)
@@ -152,6 +157,10 @@ class Backlog:
 
     def head(self, usage: Callable[[str], float] | None) -> Line | None:
         """The line to look at next: least past usage first, then priority and time."""
+        if len(self.lanes) == 1:
+            (lane,) = self.lanes.values()
+            entry = lane.head()
+            return None if entry is None else entry[1]
         best: tuple[float, Position] | None = None
         found: Line | None = None
         for lane in self.lanes.values():

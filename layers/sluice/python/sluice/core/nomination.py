@@ -55,6 +55,7 @@ class Nominator:
         )
 
     def _level(self, node: int, cells: Cells) -> int:
+        """The highest borrowing level over the cells."""
         tree, level = self._books.tree, 0
         for cell, amount in cells:
             if tree.borrows_with(node, cell, amount):
