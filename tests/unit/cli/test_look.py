@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sluice.errors import ClusterForbidden
 
 from tests.unit.api.control_plane import ADMIN, BLUE, flavor, native
 from tests.unit.cli.terminal import Terminal, items
@@ -247,17 +248,7 @@ def test_long_logs_are_read_in_parts_without_breaking_characters() -> None:
 
 def test_live_logs_come_from_the_cluster() -> None:
     terminal, ids = two_running_one_waiting()
-    pod = {
-        "kind": "Pod",
-        "metadata": {
-            "name": "pod-1",
-            "namespace": "red",
-            "labels": {"sluice.dev/workload": ids[0], "sluice.dev/generation": "0"},
-        },
-        "spec": {"containers": [{"name": "main"}]},
-        "status": {"phase": "Running"},
-    }
-    terminal.plane.kubernetes.create(pod)
+    terminal.plane.kubernetes.create(pod_of(ids[0]))
 
     assert terminal("logs", ids[0]).stdout == "red/pod-1/main says hello\n"
 
@@ -366,3 +357,27 @@ def test_wide_columns_tell_the_machine_and_an_estimated_cost() -> None:
 def labelled_flavor() -> dict[str, Any]:
     labels = {"karpenter.sh/nodepool": "batch-spot", "karpenter.sh/capacity-type": "spot"}
     return {**flavor("spot"), "spec": {"nodeLabels": labels}}
+
+
+def test_a_cluster_that_gives_no_log_is_worth_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, ids = two_running_one_waiting()
+    terminal.plane.kubernetes.create(pod_of(ids[0]))
+
+    def refuse(*_: object, **__: object) -> bytes:
+        raise ClusterForbidden("pods/log is forbidden")
+
+    monkeypatch.setattr(terminal.plane.kubernetes, "logs", refuse)
+    result = terminal("logs", ids[0])
+
+    assert result.exit_code == 7
+    assert "pods/log is forbidden" in result.stderr
+
+
+def pod_of(workload_id: str) -> dict[str, Any]:
+    labels = {"sluice.dev/workload": workload_id, "sluice.dev/generation": "0"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "pod-1", "namespace": "red", "labels": labels},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"phase": "Running"},
+    }

@@ -13,7 +13,13 @@ from sluice.core.cycle import schedule
 from sluice.core.workload import ON_CLUSTER, State, Workload, pending_key, phase
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
-from sluice.usecases.refused import AmbiguousError, ForbiddenError, InvalidError, NotFoundError
+from sluice.usecases.refused import (
+    AmbiguousError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnreachableError,
+)
 from sluice.usecases.views import Json, Refusals, hardware, workload_view
 
 if TYPE_CHECKING:
@@ -212,11 +218,8 @@ class Query:
         archived = entry in self.archive.list(workload.id)
         if archived:
             log = self.archive.get(workload.id, generation, pod, container)
-        elif self.clusters and (generation, pod, container) in self._live(workload):
-            cluster = self.clusters.cluster(workload.cluster)
-            log = cluster.logs(
-                workload.namespace, pod, container, limit_bytes=offset + LOG_BYTES + 1
-            )
+        elif (generation, pod, container) in self._live(workload):
+            log = self._live_log(workload, pod, container, offset + LOG_BYTES + 1)
         else:
             raise NotFoundError(f"workload {workload.id} has no log {entry}")
         part = log[offset : offset + LOG_BYTES]
@@ -229,6 +232,16 @@ class Query:
             "offset": offset + len(part) - len(decoder.getstate()[0]),
             "more": more,
         }
+
+    def _live_log(self, workload: Workload, pod: str, container: str, most: int) -> bytes:
+        """The first bytes of a running container's log. Raises UnreachableError."""
+        if self.clusters is None:
+            return b""
+        try:
+            cluster = self.clusters.cluster(workload.cluster)
+            return cluster.logs(workload.namespace, pod, container, limit_bytes=most)
+        except ClusterError as error:
+            raise UnreachableError(f"cluster {workload.cluster} gives no log: {error}") from error
 
     def refusals(self, roots: Iterable[str]) -> Refusals:
         """Why the workloads of these trees wait: what the core says now, else the newest pass."""

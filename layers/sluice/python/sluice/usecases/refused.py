@@ -5,7 +5,8 @@ Refused
 ├── AmbiguousError   several things have this prefix
 ├── ForbiddenError   the caller may not do this
 ├── InvalidError     the request makes no sense; `errors` names the fields
-└── ConflictError    it made sense, but not in the present state
+├── ConflictError    it made sense, but not in the present state
+└── UnreachableError a cluster does not answer; worth a retry
 """
 
 from __future__ import annotations
@@ -66,3 +67,10 @@ class ConflictError(RefusedError):
 
     status = 409
     code = "Conflict"
+
+
+class UnreachableError(RefusedError):
+    """A cluster does not answer, or refuses us; worth a retry."""
+
+    status = 503
+    code = "Unreachable"
