@@ -9,8 +9,19 @@ processes of the user who runs this program. What that means for a pod:
 - There is no mount namespace. A volume is a folder, and every occurrence of its mountPath in
   command, args, environment values and workingDir is rewritten to that folder, which is also in
   SLUICE_VOLUME_<NAME>. A path inside the program's own code is not rewritten.
+- A PersistentVolume of the S3 driver is a folder synchronised with its prefix; see s3_volume.py.
 - Nothing limits CPU or memory, and pods share the machine's loopback network.
 - Whatever else is not supported fails the pod with the reason UnsupportedByProcessNode.
+
+With root, Linux and CRIU 4 (install_criu.sh), a pod annotated
+`sluice.dev/checkpoint-driver: kubelet` can be saved through the kubelet's checkpoint endpoint, and
+a pod annotated `sluice.dev/restore-from: s3://BUCKET/KEY` (or a path) goes on from there, with the
+memory, files, environment and host name of the saved one. The node's label `sluice.dev/checkpoint`
+says whether it can; the annotation `sluice.dev/checkpoint-reason` why not.
+
+With `--runtime simulated` a pod is no process: it lasts as long as its annotation
+`sluice.dev/simulated-duration` says (seconds, default 0) and ends with
+`sluice.dev/simulated-exit-code`.
 
 No process outlives this program, however it ends; pods that ran then are reported as failed, or
 started again by their restartPolicy, when it is started next with the same --state.

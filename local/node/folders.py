@@ -44,6 +44,11 @@ class PodFolder:
         owner = self.root / "owner"
         return owner.exists() and owner.read_text() == uid
 
+    def shrink(self) -> None:
+        """Keeps only what `kubectl logs` may still ask for."""
+        for name in ("volumes", "work", "tmp", "staging", "rootfs", "termination"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+
     def make(self, uid: str, containers: list[str]) -> None:
         self.temporary.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)  # it holds the pod's Secrets

@@ -13,6 +13,7 @@ from local.node.state import timestamp
 LEASE_SECONDS = 40
 RENEW_SECONDS = 10
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+OURS = "sluice.dev/node=process"
 VERSION = "v1.36.3"
 
 

@@ -62,6 +62,8 @@ class PodRun(ABC):
             self.ended.set()
 
     async def _run(self) -> None:
+        if self.pod.get("status", {}).get("phase") == self.state.phase and self.state.finished:
+            return  # reported in an earlier life of the node program; only its logs are asked for
         if "deletionTimestamp" in self.pod["metadata"]:
             self.stopping.set()
         deadline = self._arm_deadline()

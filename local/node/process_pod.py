@@ -82,9 +82,10 @@ class ProcessPod(PodRun):
         await asyncio.gather(*(self._see_through(container) for container in spec["containers"]))
 
     async def clean(self) -> None:
-        """The last uploads; if a result does not arrive the pod has failed, whatever its code."""
+        """The last uploads, without which the pod has failed whatever its code; frees the disk."""
         if lost := await self.volumes.finish(self._warn_of_volumes):
             self.fail("S3VolumeError", lost)
+        await self.site.work(self.folder.shrink)
 
     async def _warn_of_volumes(self, message: str) -> None:
         await self.site.warn(self.pod, "S3VolumeError", message)

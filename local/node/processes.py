@@ -56,6 +56,7 @@ class Processes:
         self._starting: dict[str, asyncio.Future[Process]] = {}
         self._running: dict[str, Process] = {}
         self._closing = False
+        self._open = asyncio.Event()
 
     async def open(self) -> None:
         """Waits until a predecessor's processes are all gone, then starts the keeper."""
@@ -74,6 +75,7 @@ class Processes:
             limit=1 << 20,
         )
         self._reader = asyncio.create_task(self._read())
+        self._open.set()
 
     async def close(self) -> None:
         """Ends every process; returns when none is left."""
@@ -114,6 +116,7 @@ class Processes:
         return await self._ask(command)
 
     async def _ask(self, command: dict[str, Any]) -> Process:
+        await self._open.wait()
         self._count += 1
         identity = str(self._count)
         future: asyncio.Future[Process] = asyncio.get_running_loop().create_future()
@@ -125,6 +128,7 @@ class Processes:
         stream = self._keeper.stdout
         while stream and (line := await stream.readline()):
             self._heed(json.loads(line))
+        self._open.clear()
         await self._keeper.wait()
         for future in self._starting.values():
             future.set_exception(StartFailedError("the node's keeper program ended"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 import urllib3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -121,18 +122,27 @@ class NodeProgram:
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("%s", task.get_name(), exc_info=error)
 
     # Instances
 
     async def _follow_instances(self, stop: asyncio.Event) -> None:
         joining: set[str] = set()
+        looked_back = False
         while not stop.is_set():
             try:
                 running = await self.site.call(self.instances.running)
             except (BotoCoreError, ClientError) as error:
                 log.warning("EC2 does not answer: %s", error)
             else:
+                if not looked_back:
+                    looked_back = True
+                    self._spawn(self._bury_earlier_nodes(set(running)))
                 known = {member.instance.id for member in self.members.values()} | joining
                 for instance in running.values():
                     if instance.id not in known:
@@ -198,7 +208,18 @@ class NodeProgram:
     async def _bury(self, member: Member) -> None:
         for run in member.all():
             await run.discard()
-        name, provider_id = member.instance.node_name, member.instance.provider_id
+        await self._remove_node(member.instance.node_name, member.instance.provider_id)
+
+    async def _bury_earlier_nodes(self, running: set[str]) -> None:
+        """Nodes whose instance went while this program did not run."""
+        query = urlencode({"labelSelector": membership.OURS})
+        nodes = await self.site.call(self.api.get, f"/api/v1/nodes?{query}")
+        for node in nodes["items"]:
+            provider_id = node["spec"]["providerID"]
+            if provider_id.rpartition("/")[2] not in running:
+                self._spawn(self._remove_node(node["metadata"]["name"], provider_id))
+
+    async def _remove_node(self, name: str, provider_id: str) -> None:
         while True:
             with contextlib.suppress(ApiError):
                 if await self.site.call(membership.remove_if_dead, self.api, name, provider_id):

@@ -113,10 +113,10 @@ def test_a_saved_process_runs_on_and_goes_on_elsewhere(
     assert len(set(secrets)) == 1  # its memory, not a fresh start
     record = program.state / "pods" / f"{uid(there, restored)}.json"
     root = Path(json.loads(record.read_text())["root"])
-    (root / "volumes" / "data" / "stop").touch()
-    assert there.finish(restored)["status"]["phase"] == "Succeeded"
     numbers_in_file = [int(n) for n in (root / "volumes/data/numbers").read_text().split()]
     assert numbers_in_file == list(range(len(numbers_in_file)))
+    (root / "volumes" / "data" / "stop").touch()
+    assert there.finish(restored)["status"]["phase"] == "Succeeded"
     there.delete(restored, grace_seconds=0)
     machines.terminate(instance["InstanceId"])
 
