@@ -59,7 +59,7 @@ FUNCTIONS = (
     ),
     FunctionShape(
         name="admit",
-        timeout_seconds=60,
+        timeout_seconds=20,
         memory_mb=1024,
         tables={
             "Ledgers": ("GetItem", "PutItem", "UpdateItem"),

@@ -27,7 +27,7 @@ class QueueShape:
 QUEUES = (
     QueueShape(name="submissions", visibility_seconds=180),
     QueueShape(name="events", visibility_seconds=180),
-    QueueShape(name="kicks", visibility_seconds=360, fifo=True),
+    QueueShape(name="kicks", visibility_seconds=120, fifo=True),
     QueueShape(name="commands", visibility_seconds=360, receives=10),
     # A spot notice lasts two minutes: a quick second try beats the advice of six timeouts.
     QueueShape(name="interruptions", visibility_seconds=30),

@@ -106,7 +106,7 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         cq = admission.cluster_queue
         reservation = Reservation(workload.generation, cq, cluster, now, assigned)
         weight = cells(workload.pod_sets, reservation)
-        admitted.append(Step(lifecycle.admit(workload, reservation, now), cq, weight))
+        admitted.append(Step(lifecycle.admit(workload, reservation, gathered.root, now), cq, weight))
     preempted = [
         Step(lifecycle.reclaim(victim, preemption(step.by, step.reason)), step.cluster_queue, {})
         for step in plan.preemptions

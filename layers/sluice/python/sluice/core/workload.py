@@ -207,14 +207,19 @@ def index_keys(workload: Workload) -> dict[str, str]:
     return keys
 
 
-def admit(workload: Workload, reservation: Reservation, now: int) -> Change:
-    """PENDING(g) → ADMITTED(g) with quota; part of a ledger transaction."""
+def admit(workload: Workload, reservation: Reservation, root: str, now: int) -> Change:
+    """PENDING(g) → ADMITTED(g) with quota; part of a ledger transaction.
+
+    `root` is written too: it may have changed while the workload waited, and names the ledger
+    that its release must find.
+    """
     return Change(
         workload,
         Guard((State.PENDING,), workload.generation, absent=("held",)),
         {
             "state": State.ADMITTED,
             "reservation": reservation,
+            "root": root,
             "cluster": reservation.cluster,
             "admitted_at": now,
         },

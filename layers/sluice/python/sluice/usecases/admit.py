@@ -54,7 +54,7 @@ class Admit:
     kicks: Kicks
     clock: Clock
     heads: int = 100
-    budget_ms: int = 40_000
+    budget_ms: int = 10_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
 
     def __call__(self, root: str) -> Outcome:
