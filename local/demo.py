@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 

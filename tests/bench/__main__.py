@@ -1,0 +1,13 @@
+"""All benchmarks, one after the other: `python -m tests.bench`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PARTS = ("bench_core", "bench_stack")
+
+if __name__ == "__main__":
+    for part in PARTS:
+        print(f"\n== {part}", flush=True)
+        subprocess.run([sys.executable, "-m", f"tests.bench.{part}"], check=True)
