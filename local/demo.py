@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -205,9 +206,7 @@ def account(ids: Sequence[str]) -> None:
     for workload in ids:
         got = _got(workload)
         at = [got[key] / 1000 for key in ("createdAt", "admittedAt", "startedAt", "finishedAt")]
-        waited, starting, ran = (
-            later - earlier for earlier, later in zip(at, at[1:], strict=False)
-        )
+        waited, starting, ran = (later - earlier for earlier, later in pairwise(at))
         print(f"{workload}  {waited:5.1f} s  {starting:7.1f} s  {ran:4.1f} s")
 
 
