@@ -125,6 +125,13 @@ class Stack(Aws):
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read())
 
+    def instances(self):
+        return {one["instanceId"]: one for one in self.market("GET", "instances")}
+
+    def pods_of(self, job):
+        path = f"/api/v1/namespaces/team-blue/pods?labelSelector=job-name={job}"
+        return self.api.call("GET", path)["items"]
+
     def apply(self, manifest):
         return self.api.apply(manifest)
 
