@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from botocore.config import Config
+
 from local.node.emulator import session
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ class Instances:
     """Reads one cluster's instances; without a cluster name, all of the endpoint's."""
 
     def __init__(self, endpoint: str, region: str, cluster_name: str | None = None) -> None:
-        self._ec2 = session().client("ec2", endpoint_url=endpoint, region_name=region)
+        # It is asked again and again anyway: a repetition would only delay the next answer.
+        once = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=15)
+        self._ec2 = session().client("ec2", endpoint_url=endpoint, region_name=region, config=once)
         self._filters = [{"Name": "instance-state-name", "Values": ["running"]}]
         if cluster_name:
             key = f"tag:kubernetes.io/cluster/{cluster_name}"

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ class MetadataService:
 
     def __init__(self, instance: Instance, market: Market) -> None:
         self._market = market
-        self._tokens: set[str] = set()
+        self._tokens: dict[str, float] = {}  # token -> when it expires
         self._facts = {
             "instance-id": instance.id,
             "instance-type": instance.type,
@@ -39,7 +40,7 @@ class MetadataService:
     async def __call__(self, request: Request) -> Response:
         if request.path == "/latest/api/token":
             return self._issue(request)
-        if request.headers.get(TOKEN_HEADER) not in self._tokens:
+        if self._tokens.get(request.headers.get(TOKEN_HEADER, ""), 0) < time.monotonic():
             return Response(401, b"Unauthorized\n")
         if request.method != "GET":
             return Response(405, b"")
@@ -59,5 +60,7 @@ class MetadataService:
         if not seconds.isdigit() or not 1 <= int(seconds) <= MOST_TTL_SECONDS:
             return Response(400, b"Bad Request\n")
         token = secrets.token_urlsafe(40)
-        self._tokens.add(token)
+        now = time.monotonic()
+        self._tokens = {one: end for one, end in self._tokens.items() if end >= now}
+        self._tokens[token] = now + int(seconds)
         return Response(200, token.encode(), headers={TTL_HEADER: seconds})

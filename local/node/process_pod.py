@@ -40,6 +40,7 @@ class ProcessPod(PodRun):
         self.processes: dict[str, Process] = {}
         self._archive: checkpoint.Archive | None = None
         self._saving = asyncio.Lock()
+        self._hooked: set[str] = set()  # containers whose preStop hook has been run
         self._endings: set[asyncio.Task[None]] = set()
         self._settle_in(record.root if record else site.pods / self.state.uid)
         for course in self.state.init + self.state.containers:
@@ -252,6 +253,9 @@ class ProcessPod(PodRun):
     async def _pre_stop(self, name: str) -> None:
         containers = self.pod["spec"].get("initContainers", []) + self.pod["spec"]["containers"]
         container = next(one for one in containers if one["name"] == name)
+        if name in self._hooked:
+            return
+        self._hooked.add(name)
         hook = container.get("lifecycle", {}).get("preStop", {})
         if "sleep" in hook:
             await asyncio.sleep(hook["sleep"]["seconds"])
