@@ -281,26 +281,16 @@ class Scheduler:
                 current.closed.add(queue.node)
 
     def _wake(self, now_ms: int) -> None:
-        """Returns lines to the order whose verdict may have changed."""
+        """After a release, or once a protection or a window has ended, all may be looked at again."""
         while self._wakeups and self._wakeups[0] <= now_ms:
             heappop(self._wakeups)
             self._freed = True
         if not self._freed:
             return
         self._freed = False
-        look = self._nominator.worth_a_look
-        for node in sorted(self._parking):
-            queue = self._by_node[node]
-            backlog = queue.backlog
-            lines = [
-                line for line in backlog.parked if look(queue, line.shape, line.priority, now_ms)
-            ]
-            self._wake_at_protection_end()
-            if lines:
-                backlog.wake(lines)
-                self._ready.add(node)
-            if not backlog.parked:
-                self._parking.discard(node)
+        for node in self._parking:
+            self._by_node[node].backlog.rouse()
+        self._ready |= self._parking
 
     def _wake_at_protection_end(self) -> None:
         """Plans another look for when the first protection ends that was in the way."""
@@ -365,11 +355,33 @@ class Scheduler:
                 return None
             queue.looked_at += 1
             current.limited.append(queue)
-        line = queue.backlog.head(self._past_usage if queue.by_usage else None)
+        line = self._head(queue, current)
         if line is None:
             self._ready.discard(queue.node)
+            if not queue.backlog.parked:
+                self._parking.discard(queue.node)
             return None
         return self._nominate_line(queue, line, current)
+
+    def _head(self, queue: WaitingQueue, current: _Pass) -> Line | None:
+        """The line to look at next; a parked one returns only if it is worth another look."""
+        backlog = queue.backlog
+        line = backlog.head(self._past_usage if queue.by_usage else None)
+        while backlog.rousable:
+            if line is not None and line.entry is not None and not queue.by_usage:
+                first = backlog.position(backlog.rousable[-1])
+                if first is not None and line.entry[0] < first:
+                    break
+            roused = backlog.rousable.pop()
+            if not roused.parked:
+                continue
+            look = self._nominator.worth_a_look
+            if look(queue, roused.shape, roused.priority, current.now_ms):
+                backlog.wake(roused)
+                if not queue.by_usage:
+                    return roused
+            self._wake_at_protection_end()
+        return backlog.head(self._past_usage) if queue.by_usage else line
 
     def _nominate_line(self, queue: WaitingQueue, line: Line, current: _Pass) -> _Entry | None:
         """Nominates the front of a line; None if it was set aside instead."""
@@ -455,7 +467,11 @@ class Scheduler:
             current.again = current.again or current.reserved_by_parked
             return
         if entry.version != books.version and not self._still_fits(entry):
-            return  # another one was faster; the next round nominates it again
+            # Another one was faster. The next round nominates it again, if there is any chance.
+            line = entry.line
+            if self._nominator.is_hopeless(queue, line.shape, line.priority, current.now_ms):
+                self._park(queue, line, current)
+            return
         del self._waiting_in[workload.id]
         queue.backlog.discard(workload.id)
         for target in entry.victims:

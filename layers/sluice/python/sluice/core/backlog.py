@@ -112,7 +112,8 @@ class Backlog:
         self.waiting: dict[str, Item] = {}
         self.line_of: dict[str, Line] = {}
         self.lanes: dict[str | None, Lane] = {}
-        self.parked: list[Line] = []
+        self.parked: dict[Line, None] = {}
+        self.rousable: list[Line] = []  # parked lines to look at again, the foremost last
 
     def add(self, workload: Workload, line: Line) -> None:
         item = (workload.queued_at_ms, workload.sequence, workload.id, workload)
@@ -133,27 +134,41 @@ class Backlog:
 
     def offer(self, line: Line) -> None:
         """Puts an active line where its front belongs; an empty line leaves the order."""
-        item = line.front()
-        if item is None:
+        position = self.position(line)
+        if position is None:
             line.entry = None
             return
-        position = (self.rank(line.priority, item[0]), *item[:3])
         line.entry = (position, line)
         heappush(line.lane.heap, line.entry)
 
     def park(self, line: Line) -> None:
         """Takes a line out of the order until `wake`."""
         line.entry = None
-        if not line.parked:
-            line.parked = True
-            self.parked.append(line)
+        line.parked = True
+        self.parked[line] = None
 
-    def wake(self, lines: list[Line]) -> None:
-        """Returns parked lines to the order."""
-        for line in lines:
-            line.parked = False
-            self.offer(line)
-        self.parked = [line for line in self.parked if line.parked]
+    def wake(self, line: Line) -> None:
+        """Returns a parked line to the order."""
+        line.parked = False
+        del self.parked[line]
+        self.offer(line)
+
+    def rouse(self) -> None:
+        """Has every parked line looked at again, in the order of the queue."""
+        fronts = []
+        for line in [*self.parked]:
+            position = self.position(line)
+            if position is None:
+                self.wake(line)  # it is empty
+            else:
+                fronts.append((position, line))
+        fronts.sort(reverse=True)
+        self.rousable = [line for _, line in fronts]
+
+    def position(self, line: Line) -> Position | None:
+        """Where the front of a line stands, or None for an empty line."""
+        item = line.front()
+        return None if item is None else (self.rank(line.priority, item[0]), *item[:3])
 
     def head(self, usage: Callable[[str], float] | None) -> Line | None:
         """The line to look at next: least past usage first, then priority and time."""

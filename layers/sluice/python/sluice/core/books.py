@@ -42,7 +42,8 @@ class Books:
             self.past = LocalQueueUsage(policy.admission_fair_sharing, weights)
         self._min_run_ms = policy.min_run_ms
         self._places: dict[str, tuple[int, Cells]] = {}
-        self._borrowed: tuple[int, frozenset[int]] = (-1, frozenset())
+        self._queues = [node for node, is_queue in enumerate(self.tree.is_queue) if is_queue]
+        self._borrowing: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     @property
     def now(self) -> QuotaTree:
@@ -146,19 +147,14 @@ class Books:
         self.version += 1
         self._join_views()
 
-    def borrowed_cells(self) -> frozenset[int]:
-        """Cells of which any ClusterQueue uses more than its own quota."""
-        version, cells = self._borrowed
+    def borrowing_queues(self, cell: int) -> tuple[int, ...]:
+        """ClusterQueues that use more than their own quota of a cell."""
+        version, found = self._borrowing.get(cell, (-1, ()))
         if version != self.version:
-            tree = self.tree
-            queues = [node for node, is_queue in enumerate(tree.is_queue) if is_queue]
-            cells = frozenset(
-                cell
-                for cell in range(len(tree.cells))
-                if any(tree.borrows_with(node, cell, 0) for node in queues)
-            )
-            self._borrowed = (self.version, cells)
-        return cells
+            usage, subtree = self.tree.usage[cell], self.tree.subtree[cell]
+            found = tuple(node for node in self._queues if usage[node] > subtree[node])
+            self._borrowing[cell] = (self.version, found)
+        return found
 
     def past_usage(self, local_queue: str, now_ms: int) -> float:
         """What orders LocalQueues where past usage counts."""

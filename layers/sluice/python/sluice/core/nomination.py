@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sluice.core.quota import Cells
     from sluice.core.waiting import WaitingQueue
 
+HIGHEST = 1 << 40  # above any priority, which are 32 bits wide
+
 Nominated: TypeAlias = tuple[Nomination, list["Target"]]
 
 
@@ -36,12 +38,22 @@ class Nominator:
         if cells is not None:
             if self._books.tree.fits(queue.node, cells):
                 return Nomination(Fit.FIT, shape.fixed, cells, self._level(queue.node, cells)), []
-            # A queue that reserves nothing needs no further distinction of refusals.
-            plain = queue.reclaims_any and not shape.slack
-            if plain and not self._may_preempt(queue, cells, workload.priority, now_ms):
+            if self.is_hopeless(queue, shape, workload.priority, now_ms):
                 return NO_NOMINATION, []
         return _Attempts(self._books, self._search, queue, workload, now_ms).best(
             shape, fair_sharing=self._fair_sharing
+        )
+
+    def is_hopeless(self, queue: WaitingQueue, shape: Shape, priority: int, now_ms: int) -> bool:
+        """Whether a request that does not fit needs no search for victims or smaller sizes.
+
+        Only said of queues that reserve nothing, where one refusal is as good as another.
+        """
+        return (
+            queue.reclaims_any
+            and shape.cells is not None
+            and not shape.slack
+            and not self._may_preempt(queue, shape.cells, priority, now_ms)
         )
 
     def worth_a_look(self, queue: WaitingQueue, shape: Shape, priority: int, now_ms: int) -> bool:
@@ -80,8 +92,24 @@ class Nominator:
         for cell, amount in cells:
             if tree.borrows_with(node, cell, amount):
                 return False
-        borrowed = self._books.borrowed_cells()
-        return any(cell in borrowed for cell, _ in cells)
+        return self._exposed_borrower(queue, cells, priority, now_ms)
+
+    def _exposed_borrower(
+        self, queue: WaitingQueue, cells: Cells, priority: int, now_ms: int
+    ) -> bool:
+        """Whether a queue that borrows holds anything that the rules let this one evict."""
+        if queue.reclaims_any:
+            priority = HIGHEST
+        holdings, ends = self._books.holdings, []
+        for cell, _ in cells:
+            for node in self._books.borrowing_queues(cell):
+                exposed, end_ms = holdings.exposed(node, priority, now_ms, equal=False)
+                if exposed:
+                    return True
+                ends.append(end_ms)
+        for end_ms in ends:
+            self._search.note_protection(end_ms)
+        return False
 
 
 class _Attempts:
