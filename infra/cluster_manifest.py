@@ -7,13 +7,13 @@ from typing import Any
 import yaml
 
 _FOLDER = Path(__file__).parent
-_FILES = ("rbac.yaml", "admission-policy.yaml")
+_FILES = ("rbac.yaml", "admission-policy.yaml", "placeholders.yaml")
 
 
 def cluster_manifest(namespaces: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the objects of rbac.yaml and admission-policy.yaml for these tenant namespaces.
+    """Return the objects of the files for these tenant namespaces.
 
-    A RoleBinding of rbac.yaml is repeated for each namespace; everything else is as written.
+    A RoleBinding without a namespace is repeated for each; everything else is as written.
     """
     repeated = sorted(namespaces)
     return [
@@ -25,9 +25,9 @@ def cluster_manifest(namespaces: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _in_namespaces(document: dict[str, Any], namespaces: Iterable[str]) -> list[dict[str, Any]]:
-    if document["kind"] != "RoleBinding":
-        return [document]
     metadata = document["metadata"]
+    if document["kind"] != "RoleBinding" or "namespace" in metadata:
+        return [document]
     return [
         document | {"metadata": metadata | {"namespace": namespace}} for namespace in namespaces
     ]

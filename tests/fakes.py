@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core.checkpointing import Checkpoint, retained
 from sluice.core.happenings import Happening
+from sluice.core.interruption import Notice
+from sluice.core.migration import Advance, Migration
+from sluice.core.replacement import Ban
 from sluice.core.workload import Change, Workload, after, index_keys
 from sluice.ports import (
     AlreadyExists,
@@ -240,6 +244,53 @@ class MemoryNodes:
     def of(self, cluster: str) -> list[Mapping[str, Any]]:
         return list(self.rows.get(cluster, {}).values())
 
+    def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None:
+        return self.rows.get(cluster, {}).get(instance)
+
+
+@dataclass
+class MemoryOfferings:
+    rows: dict[str, dict[tuple[str, str], Ban]] = field(default_factory=dict)
+
+    def banned(self, cluster: str) -> list[Ban]:
+        return list(self.rows.get(cluster, {}).values())
+
+    def ban(self, cluster: str, ban: Ban) -> None:
+        self.rows.setdefault(cluster, {})[ban.instance_type, ban.zone] = ban
+
+
+@dataclass
+class MemoryMigrations:
+    notices: dict[str, Notice] = field(default_factory=dict)
+    rows: dict[str, Migration] = field(default_factory=dict)
+    catalogue: dict[str, list[Checkpoint]] = field(default_factory=dict)
+
+    def note(self, key: str, notice: Notice) -> bool:
+        return self.notices.setdefault(key, notice) is notice
+
+    def create(self, migration: Migration) -> Migration:
+        return self.rows.setdefault(migration.id, migration)
+
+    def get(self, migration_id: str) -> Migration | None:
+        return self.rows.get(migration_id)
+
+    def apply(self, steps: Sequence[Advance]) -> list[bool]:
+        return [self._apply(step) for step in steps]
+
+    def _apply(self, step: Advance) -> bool:
+        now = self.rows.get(step.before.id)
+        if now is None or not step.holds(now):
+            return False
+        self.rows[now.id] = step.after(now)
+        return True
+
+    def checkpoints(self, workload_id: str) -> list[Checkpoint]:
+        return list(self.catalogue.get(workload_id, ()))
+
+    def keep(self, checkpoint: Checkpoint, *, retain: int) -> None:
+        kept = [*self.checkpoints(checkpoint.workload), checkpoint]
+        self.catalogue[checkpoint.workload] = retained(kept, retain)
+
 
 @dataclass
 class MemoryLogs:
@@ -292,12 +343,14 @@ class FakeKubernetes:
         return self.objects.get((kind, namespace, name))
 
     def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
-        assert not field
+        name, _, value = field.partition("=")
+        assert name in ("", "spec.nodeName")
         wanted = [term.partition("=") for term in selector.split(",") if term]
         found = [
             each
             for (of_kind, _, _), each in self.objects.items()
             if of_kind == kind
+            and (not value or each["spec"].get("nodeName") == value)
             and all(
                 name in each["metadata"].get("labels", {})
                 and (not equals or each["metadata"]["labels"][name] == value)
@@ -316,10 +369,23 @@ class FakeKubernetes:
         if kind == "Job" and found["spec"].get("suspend") and not spec["suspend"]:
             self.started.append(name)
             self._add_pod(found)
-        self.objects[kind, namespace, name] = {**found, "spec": spec}
+        marks = patch.get("metadata", {}).get("annotations", {})
+        metadata = found["metadata"]
+        if marks:
+            metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **marks}}
+        self.objects[kind, namespace, name] = {**found, "metadata": metadata, "spec": spec}
         return self.objects[kind, namespace, name]
 
-    def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+    def delete(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+    ) -> bool:
+        assert grace_seconds in (None, 0)
         found = self.get(kind, namespace, name)
         if found is None or (uid and found["metadata"]["uid"] != uid):
             return False

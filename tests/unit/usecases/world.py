@@ -24,6 +24,7 @@ from sluice.core.workload import (
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
+from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
 from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.sweep import Sweep
@@ -35,7 +36,9 @@ from tests.fakes import (
     MemoryLedgers,
     MemoryLogs,
     MemoryManifests,
+    MemoryMigrations,
     MemoryNodes,
+    MemoryOfferings,
     MemoryWorkloads,
     RecordedCommands,
     RecordedKicks,
@@ -157,6 +160,7 @@ class World:
         assert self.catalog.edit(CatalogEdit(0, tuple(put), roots=(ROOT,)))
         self.streamed = 0
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
+        self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
 
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
@@ -178,6 +182,9 @@ class World:
         self.manifests.put_many({workload.manifest_key: MANIFEST})
         self.workloads.create(workload)
 
+    def migrate(self, fragile: Any = lambda port: port) -> Migrate:
+        return Migrate(fragile(self.workloads), fragile(self.migrations), self.timeline, self.clock)
+
     # One step of each Lambda, on ports that may crash.
 
     def admit(self) -> None:
@@ -196,7 +203,7 @@ class World:
         f = self.fragile
         use = Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, pool=Inline(),
+            self.observers, self.clock, self.migrate(f), self.offerings, pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(cluster, ids))
         if self.dice.random() < 0.7:  # otherwise the message comes again
@@ -213,7 +220,7 @@ class World:
         f = self.fragile
         use = Observe(
             f(self.workloads), self.kubernetes, self.commands, self.nodes, self.logs, self.leases,
-            self.clock, pods_ready_ms=10**9, pool=Inline(),
+            self.clock, self.migrate(f), pods_ready_ms=10**9, pool=Inline(),
         )  # fmt: skip
 
         def once() -> Seen:
@@ -270,7 +277,7 @@ class World:
                 cluster, ids = self.commands.sent.pop()
                 Act(
                     self.workloads, self.manifests, self.catalog, self.kubernetes,
-                    self.observers, self.clock, pool=Inline(),
+                    self.observers, self.clock, self.migrate(), self.offerings, pool=Inline(),
                 )(cluster, ids)  # fmt: skip
             for _ in range(5):
                 self.finish_one()

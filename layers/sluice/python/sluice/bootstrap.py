@@ -13,7 +13,9 @@ from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_manifests import DynamoDBManifests
+from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
+from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.eks_clusters import EKSClusters
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from sluice.usecases.act import Act
     from sluice.usecases.admit import Admit
     from sluice.usecases.api import Api
+    from sluice.usecases.interrupt import Interrupt
+    from sluice.usecases.migrate import Migrate
     from sluice.usecases.observe import Observe
     from sluice.usecases.relay import Relay
     from sluice.usecases.submit import Submit
@@ -97,6 +101,23 @@ def nodes() -> DynamoDBNodes:
 
 
 @cache
+def offerings() -> DynamoDBOfferings:
+    return DynamoDBOfferings(client("dynamodb"), _env("NODES_TABLE"))
+
+
+@cache
+def migrations() -> DynamoDBMigrations:
+    return DynamoDBMigrations(client("dynamodb"), _env("MIGRATIONS_TABLE"))
+
+
+@cache
+def migrate() -> Migrate:
+    from sluice.usecases.migrate import Migrate
+
+    return Migrate(workloads(), migrations(), timeline(), clock())
+
+
+@cache
 def logs() -> S3Logs:
     return S3Logs(client("s3"), _env("BUCKET"))
 
@@ -151,14 +172,41 @@ def relay() -> Relay:
 def act() -> Act:
     from sluice.usecases.act import Act
 
-    return Act(workloads(), manifests(), catalog(), clusters(), observers(), clock())
+    return Act(
+        workloads(),
+        manifests(),
+        catalog(),
+        clusters(),
+        observers(),
+        clock(),
+        migrate(),
+        offerings(),
+    )
+
+
+@cache
+def interrupt() -> Interrupt:
+    from sluice.usecases.interrupt import Interrupt
+
+    return Interrupt(
+        workloads(),
+        catalog(),
+        clusters(),
+        nodes(),
+        offerings(),
+        migrations(),
+        timeline(),
+        clock(),
+    )
 
 
 @cache
 def observe() -> Observe:
     from sluice.usecases.observe import Observe
 
-    return Observe(workloads(), clusters(), commands(), nodes(), logs(), leases(), clock())
+    return Observe(
+        workloads(), clusters(), commands(), nodes(), logs(), leases(), clock(), migrate()
+    )
 
 
 @cache

@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from sluice.core.checkpointing import Checkpoint
 from sluice.core.happenings import Happening
+from sluice.core.interruption import Notice
+from sluice.core.migration import Advance, Migration
+from sluice.core.replacement import Ban
 from sluice.core.workload import Change, Workload
 
 Document = dict[str, Any]
@@ -213,8 +217,20 @@ class Cluster(Protocol):
         """Merge patch; None if the object or the preconditions in the patch do not match."""
         ...
 
-    def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
-        """Foreground deletion with UID precondition; True if it existed with that UID."""
+    def delete(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+    ) -> bool:
+        """Foreground deletion with UID precondition; True if it existed with that UID.
+
+        `grace_seconds` 0 removes a pod at once: only where its machine is proven gone, or where
+        nothing is lost.
+        """
         ...
 
     def watch(
@@ -246,6 +262,40 @@ class Nodes(Protocol):
     def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None: ...
 
     def of(self, cluster: str) -> list[Mapping[str, Any]]: ...
+
+    def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None: ...
+
+
+class Offerings(Protocol):
+    def banned(self, cluster: str) -> list[Ban]:
+        """Every (type, zone) that was ever barred and is not forgotten; some may be over."""
+        ...
+
+    def ban(self, cluster: str, ban: Ban) -> None: ...
+
+
+class Migrations(Protocol):
+    def note(self, key: str, notice: Notice) -> bool:
+        """Remember a notice by its key; False if it was known."""
+        ...
+
+    def create(self, migration: Migration) -> Migration:
+        """Store the record unless there is one; the one that counts."""
+        ...
+
+    def get(self, migration_id: str) -> Migration | None: ...
+
+    def apply(self, steps: Sequence[Advance]) -> list[bool]:
+        """Apply each step if the record is in one of its stages. Not atomic together."""
+        ...
+
+    def checkpoints(self, workload_id: str) -> list[Checkpoint]:
+        """The catalogue of a workload, in no order."""
+        ...
+
+    def keep(self, checkpoint: Checkpoint, *, retain: int) -> None:
+        """Enter a complete checkpoint; only the newest `retain` stay listed."""
+        ...
 
 
 class Leases(Protocol):

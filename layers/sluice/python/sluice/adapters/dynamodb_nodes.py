@@ -31,3 +31,8 @@ class DynamoDBNodes:
         )
         rows = [from_item(item) for page in pages for item in page["Items"]]
         return [row for row in rows if row["instance"] != LEASE]
+
+    def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None:
+        key = to_item({"cluster": cluster, "instance": instance})
+        item = self.client.get_item(TableName=self.table, Key=key).get("Item")
+        return from_item(item) if item else None

@@ -90,8 +90,18 @@ class KubernetesCluster:
         status, body = self._call("PATCH", f"{path}?{query}", document, content=content)
         return self._checked(status, body)
 
-    def delete(self, kind: str, namespace: str, name: str, *, uid: str = "") -> bool:
+    def delete(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+    ) -> bool:
         options: Document = {"propagationPolicy": "Foreground"}
+        if grace_seconds is not None:
+            options = {"gracePeriodSeconds": grace_seconds}
         if uid:
             options["preconditions"] = {"uid": uid}
         status, body = self._call("DELETE", _path(kind, namespace, name), options)

@@ -41,6 +41,13 @@ def outcome(job: Document) -> Document | None:
     return None
 
 
+def ended_by_deletion(job: Document) -> bool:
+    """Whether a failure only says that the Job's pods obeyed when it was deleted."""
+    ended = outcome(job)
+    deleted = bool(job["metadata"].get("deletionTimestamp"))
+    return deleted and ended is not None and not ended["succeeded"]
+
+
 def all_ready(job: Document) -> bool:
     """Whether every pod that should run is ready or already done."""
     status, spec = job.get("status") or {}, job["spec"]

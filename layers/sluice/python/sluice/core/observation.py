@@ -8,6 +8,7 @@ from typing import Any
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
+from sluice.core.marks import LEAVING, marks_on
 from sluice.core.reasons import Reason
 from sluice.core.workload import Change, Intent, IntentKind, State, Workload
 
@@ -17,6 +18,7 @@ Key = tuple[str, int]
 LATE_DISPATCH_MS = 15_000
 BACKOFF_BASE_MS = 60_000
 BACKOFF_MAX_MS = 3_600_000
+CHECKPOINT = "sluice.dev/checkpoint"
 
 
 @dataclass
@@ -26,6 +28,8 @@ class Seen:
     jobs: dict[Key, Document] = field(default_factory=dict)
     pods: dict[Key, dict[str, Document]] = field(default_factory=dict)
     noted: dict[Key, str] = field(default_factory=dict)
+    leaving: dict[str, str] = field(default_factory=dict)
+    """Pods (by UID) on machines that go away, and the workloads to which they belong."""
 
     def fresh_news(self, key: Key) -> bool:
         """Whether the Job says something that it had not said at the last question."""
@@ -53,8 +57,11 @@ class Seen:
             pods = self.pods.setdefault(key, {})
             if change == "DELETED":
                 pods.pop(uid, None)
+                self.leaving.pop(uid, None)
             else:
                 pods[uid] = document
+                if LEAVING in marks_on(document):
+                    self.leaving[uid] = key[0]
         elif change != "DELETED":
             self.jobs[key] = document
         elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
@@ -76,7 +83,8 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
     pods = seen.pods_of(workload.id, workload.generation)
     ended = job_status.outcome(job)
     if ended is not None:
-        if workload.state in (State.DISPATCHED, State.RECLAIMING):
+        obeyed = workload.state is State.RECLAIMING and job_status.ended_by_deletion(job)
+        if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
             yield lifecycle.finish(workload, _result(ended, pods), now)
         return
     if workload.state is not State.DISPATCHED:
@@ -139,9 +147,10 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
         elif workload.state is State.DISPATCHED and workload.dispatched_at < old:
             if job is not None and job_status.suspended(job):
                 late.append(workload.id)
-        elif workload.state is State.RECLAIMING and not workload.gone:
+        elif workload.state is State.RECLAIMING:
             migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
-            if not migrating and not (job and job["metadata"].get("deletionTimestamp")):
+            deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
+            if migrating or not (workload.gone or deleting):
                 late.append(workload.id)
     return late
 
@@ -169,6 +178,9 @@ def node_row(node: Document, now: int) -> Document | None:
         "created": metadata.get("creationTimestamp", ""),
         "allocatable": dict((node.get("status") or {}).get("allocatable") or {}),
         "ready": ready,
+        "reservation": labels.get("karpenter.k8s.aws/capacity-reservation-id", ""),
+        "checkpoint": labels.get(CHECKPOINT, ""),
+        "checkpoint_reason": (metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
         "seen_at": now,
     }
 

@@ -22,6 +22,7 @@ GENERATION: Final = "sluice.dev/generation"
 QUEUE: Final = "sluice.dev/queue"
 MANAGED: Final = "sluice.dev/managed"
 RESTORE_FROM: Final = "sluice.dev/restore-from"
+CHECKPOINT_DRIVER: Final = "sluice.dev/checkpoint-driver"
 POD_SET: Final = "sluice.dev/pod-set"
 _TTL_SECONDS: Final = 3600
 _DEFAULT_GRACE_SECONDS: Final = 30
@@ -130,6 +131,8 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
+    if driver := run.options.get("checkpoint", {}).get("mode"):
+        annotations[CHECKPOINT_DRIVER] = driver
     if run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
@@ -139,7 +142,8 @@ def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
     security = run.options.get("security", {})
     pod["automountServiceAccountToken"] = False
     grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
-    pod["terminationGracePeriodSeconds"] = min(grace, MAX_GRACE_SECONDS)
+    asked = run.options.get("checkpoint", {}).get("grace_seconds", 0)
+    pod["terminationGracePeriodSeconds"] = min(max(grace, asked), MAX_GRACE_SECONDS)
     if account := security.get("service_account"):
         pod["serviceAccountName"] = account
     if placement.node_labels:
@@ -185,6 +189,7 @@ def environment(run: Run) -> list[dict[str, str]]:
         "SLUICE_QUEUE": run.queue,
         "SLUICE_CHECKPOINT_MODE": checkpoint.get("mode"),
         "SLUICE_CHECKPOINT_URI": checkpoint.get("uri"),
+        "SLUICE_CHECKPOINT_DIR": checkpoint_folder(run.options),
         "SLUICE_CHECKPOINT_SIGNAL": checkpoint.get("signal"),
         "SLUICE_CHECKPOINT_GRACE_SECONDS": checkpoint.get("grace_seconds"),
         "SLUICE_CHECKPOINT_INTERVAL_SECONDS": checkpoint.get("interval_seconds"),
@@ -193,6 +198,17 @@ def environment(run: Run) -> list[dict[str, str]]:
     return [
         {"name": name, "value": str(value)} for name, value in values.items() if value is not None
     ]
+
+
+def checkpoint_folder(options: Options) -> str | None:
+    """Where the checkpoints' address lies in the container, if a writable volume covers it."""
+    uri = options.get("checkpoint", {}).get("uri", "")
+    for volume in options.get("volumes", []):
+        source = f"s3://{volume['bucket']}/{volume.get('prefix', '')}"
+        if f"{uri}/".startswith(source) and not volume.get("read_only"):
+            below = uri[len(source) :].strip("/")
+            return f"{volume['mount_path']}/{below}" if below else volume["mount_path"]
+    return None
 
 
 def _pod_volume(volume: S3Volume, run: Run) -> dict[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
-from sluice.core.identity import job_name
 from sluice.core.model import ResourceFlavor, Toleration
 from sluice.core.reasons import Reason
 from sluice.core.rendering import Placement, Run, render
+from sluice.core.replacement import avoiding
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
     Change,
@@ -32,9 +32,12 @@ from sluice.ports import (
     Document,
     Manifests,
     Observers,
+    Offerings,
     Workloads,
 )
 from sluice.usecases.configuration import configured
+from sluice.usecases.migrate import Migrate, make_room, moves, was_moved
+from sluice.usecases.stopping import find, stop
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,31 +55,38 @@ class Act:
     clusters: Clusters
     observers: Observers
     clock: Clock
+    migrate: Migrate
+    offerings: Offerings
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
         """Raises ClusterError for a cluster that does not answer: the message will come again."""
         records = [w for w in self.workloads.get_many(ids) if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
-        wanted = [w for w in records if w.state in (State.ADMITTED, State.DISPATCHED)]
-        unwanted = [w for w in records if w.state is State.RECLAIMING and not w.gone]
+        moving = [w for w in records if moves(w)]
+        moved = self.workloads.get_many(self.migrate(cluster, moving))
+        wanted = [w for w in (*records, *moved) if w.state in (State.ADMITTED, State.DISPATCHED)]
+        unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
         if wanted:
-            self.dispatch(cluster, wanted)
+            self.dispatch(cluster_name, cluster, wanted)
+        if wanted or moving:
             self.observers.wake(cluster_name)
         if unwanted:
             stopped = self.each(lambda w: stop(cluster, w, self.clock.now()), unwanted)
             self.workloads.apply([change for change in stopped if change])
 
-    def dispatch(self, cluster: Cluster, wanted: Sequence[Workload]) -> None:
+    def dispatch(self, name: str, cluster: Cluster, wanted: Sequence[Workload]) -> None:
         """Create suspended, claim, and only then un-suspend, with the claimed UID as precondition."""
         fresh = (w for w in wanted if w.state is State.ADMITTED)
         manifests = self.manifests.get_many(w.manifest_key for w in fresh)
         flavors = configured(self.catalog.snapshot()).queues.flavors
+        terms = avoiding(self.offerings.banned(name), self.clock.now())
 
         def job_of(workload: Workload) -> Document | Intent | None:
             if workload.state is State.DISPATCHED:
                 return find(cluster, workload)
-            return create(cluster, workload, manifests[workload.manifest_key], flavors)
+            run = run_of(workload, flavors, terms)
+            return create(cluster, workload, manifests[workload.manifest_key], run)
 
         jobs = self.each(job_of, wanted)
         refused = [
@@ -111,11 +121,11 @@ def create(
     cluster: Cluster,
     workload: Workload,
     manifest: Document,
-    flavors: Mapping[str, ResourceFlavor],
+    run: Run,
 ) -> Document | Intent | None:
     """The suspended Job of this generation, made or adopted; an Intent if it can never be made."""
     try:
-        *volumes, job = render(kubernetes_object(manifest), run_of(workload, flavors))
+        *volumes, job = render(kubernetes_object(manifest), run)
         for volume in volumes:
             cluster.create(volume)
         answer = cluster.create(job)
@@ -136,7 +146,11 @@ def create(
     return None if existing["metadata"].get("deletionTimestamp") else existing
 
 
-def run_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Run:
+def run_of(
+    workload: Workload,
+    flavors: Mapping[str, ResourceFlavor],
+    terms: Sequence[Mapping[str, Any]] = (),
+) -> Run:
     """One generation as it is to be rendered: counts, node labels and tolerations by pod set."""
     reservation = workload.reservation
     if reservation is None:
@@ -150,6 +164,7 @@ def run_of(workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Run:
         placements={s.name: placement(s, flavors) for s in reservation.pod_sets},
         options=workload.options,  # type: ignore[arg-type]  # stored as it was vetted
         restore_from=workload.restore_from or None,
+        node_selector_terms=terms,
     )
 
 
@@ -174,42 +189,13 @@ def toleration(given: Toleration) -> Mapping[str, str]:
     return {name: text for name, text in written.items() if text}
 
 
-def find(cluster: Cluster, workload: Workload) -> Document | None:
-    name = job_name(workload.id, workload.generation)
-    return cluster.get(workload.kind, workload.namespace, name)
-
-
 def start(cluster: Cluster, workload: Workload, job: Document) -> None:
     """Un-suspend the claimed Job; any other stays suspended until `observe` removes it."""
     metadata = job["metadata"]
     claimed = workload.state is State.DISPATCHED and workload.uid == metadata["uid"]
     if not claimed or not job_status.suspended(job):
         return
+    if was_moved(workload):
+        make_room(cluster, workload)
     patch = {"metadata": {"uid": workload.uid}, "spec": {"suspend": False}}
     cluster.patch(workload.kind, metadata["namespace"], metadata["name"], patch)
-
-
-def stop(cluster: Cluster, workload: Workload, now: int) -> Change | None:
-    """Delete the Job of a generation that must end; the proof that nothing runs, if there is one."""
-    job = find(cluster, workload)
-    if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
-        return lifecycle.gone(workload) if not pods_of(cluster, workload) else None
-    ended = job_status.outcome(job)
-    if ended and workload.uid:
-        return lifecycle.finish(workload, ended, now)
-    metadata = job["metadata"]
-    if not metadata.get("deletionTimestamp"):
-        cluster.delete(workload.kind, workload.namespace, metadata["name"], uid=metadata["uid"])
-    if find(cluster, workload) is None and not pods_of(cluster, workload):
-        return lifecycle.gone(workload)
-    return None
-
-
-def pods_of(cluster: Cluster, workload: Workload) -> list[Document]:
-    """The pods of this generation that may still execute anything."""
-    selector = (
-        f"{job_status.WORKLOAD_LABEL}={workload.id},"
-        f"{job_status.GENERATION_LABEL}={workload.generation}"
-    )
-    pods, _ = cluster.list("Pod", selector=selector)
-    return [pod for pod in pods if job_status.running_pod(pod)]

@@ -30,11 +30,13 @@ from sluice.ports import (
     Nodes,
     Workloads,
 )
+from sluice.usecases.migrate import Migrate, was_moved
 
 OURS = f"{job_status.WORKLOAD_LABEL}"
 WATCHED = ("Job", "JobSet", "Pod")
 NOT_FOUND = 404
 TICK_SECONDS = 0.1
+NUDGE_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
 LEASE_MS = 8_000
 LOG_BYTES = 10_000_000
@@ -55,6 +57,7 @@ class Observe:
     archive: LogArchive
     leases: Leases
     clock: Clock
+    migrate: Migrate
     pods_ready_ms: int = 900_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
@@ -94,10 +97,13 @@ class Observe:
         for kind, version in versions.items():
             following = (cluster, kind, version, events, until, stop)
             threading.Thread(target=self.follow, args=following, daemon=True).start()
-        renewed = checked = self.clock.now()
+        renewed = checked = nudged = self.clock.now()
         try:
             while (now := self.clock.now()) < until and not stop.is_set():
                 self.mark(cluster, seen, drain(events))
+                if seen.leaving and now - nudged > NUDGE_MS:
+                    self.commands.send(name, sorted(set(seen.leaving.values())))
+                    nudged = now
                 if now - renewed > LEASE_MS // 3:
                     if not self.hold_lease(name, owner):
                         return
@@ -180,6 +186,8 @@ class Observe:
         for change, done in zip(changes, applied, strict=True):
             if done and change.set.get("state") is State.FINISHED:
                 self.pool.submit(self.archive_logs, cluster, change.before, seen)
+            if done and "started_at" in change.set and was_moved(change.before):
+                self.migrate.resumed(change.before, change.set["started_at"])
 
     def archive_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
         """Copy what the pods of this generation printed, while they are still there; once."""

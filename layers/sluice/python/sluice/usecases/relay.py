@@ -59,5 +59,6 @@ def wants_command(change: Changed) -> bool:
         return fresh
     if now.state is State.RECLAIMING:
         migrating = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
-        return fresh and not now.gone and not migrating
+        fenced = now.gone and not (before is not None and before.gone)
+        return (fresh and not now.gone) or (migrating and fenced)
     return False

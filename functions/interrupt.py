@@ -1,0 +1,47 @@
+"""Hears that machines go away and moves the work on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.batch import (
+    BatchProcessor,
+    EventType,
+    process_partial_response,
+)
+from sluice import bootstrap
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger()
+metrics = Metrics()
+processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
+    return process_partial_response(
+        event=event, record_handler=hear, processor=processor, context=context
+    )
+
+
+def hear(record: SQSRecord, lambda_context: LambdaContext) -> None:
+    _, _, _, region, account, *_ = lambda_context.invoked_function_arn.split(":")
+    try:
+        handled = bootstrap.interrupt()(record.json_body, account=account, region=region)
+    except Exception:
+        logger.exception("interruption not handled")
+        raise
+    for each in handled:
+        if each.moved or each.ordered:
+            metrics.add_metric("interrupted_workloads", MetricUnit.Count, len(each.moved))
+            moved = {"moved": each.moved, "ordered": each.ordered, "repeated": each.repeated}
+            logger.info("machine goes away", extra=moved)
+        else:
+            logger.debug("nothing to do", extra={"dropped": each.dropped})

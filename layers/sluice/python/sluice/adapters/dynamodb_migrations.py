@@ -1,0 +1,116 @@
+"""The table Migrations: moves, the notices that caused them, and each workload's checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.adapters.attribute_values import from_item, to_item
+from sluice.adapters.migration_items import plain, to_migration, to_record
+from sluice.core.checkpointing import Checkpoint, checkpoint_of, retained
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from sluice.core.interruption import Notice
+    from sluice.core.migration import Advance, Migration
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class DynamoDBMigrations:
+    """Keys: `<workload>#<generation>`, `notice#…` and `checkpoints#<workload>`."""
+
+    client: DynamoDBClient
+    table: str
+
+    def note(self, key: str, notice: Notice) -> bool:
+        row = {"id": key, "at": notice.at, "event": notice.event}
+        return self._put_new(to_item(row)) is None
+
+    def create(self, migration: Migration) -> Migration:
+        existing = self._put_new(to_item(to_record(migration)))
+        return migration if existing is None else to_migration(from_item(existing))
+
+    def get(self, migration_id: str) -> Migration | None:
+        item = self._get(migration_id)
+        return to_migration(from_item(item)) if item else None
+
+    def apply(self, steps: Sequence[Advance]) -> list[bool]:
+        return [self._apply(step) for step in steps]
+
+    def checkpoints(self, workload_id: str) -> list[Checkpoint]:
+        return self._catalogue(workload_id)[0]
+
+    def keep(self, checkpoint: Checkpoint, *, retain: int) -> None:
+        """Read, add, and write back if nobody else did; a lost race is read again."""
+        for _ in range(ATTEMPTS):
+            kept, version = self._catalogue(checkpoint.workload)
+            rows = [each.row() for each in retained([*kept, checkpoint], retain)]
+            if rows == [each.row() for each in kept] or self._replace(
+                checkpoint.workload, rows, version
+            ):
+                return
+
+    def _catalogue(self, workload_id: str) -> tuple[list[Checkpoint], int]:
+        row = from_item(self._get(catalogue_key(workload_id)) or {})
+        kept = [checkpoint_of(workload_id, entry) for entry in row.get("entries", ())]
+        return kept, int(row.get("version", 0))
+
+    def _replace(self, workload_id: str, rows: list[dict[str, Any]], version: int) -> bool:
+        row = {"id": catalogue_key(workload_id), "entries": rows, "version": version + 1}
+        try:
+            self.client.put_item(
+                TableName=self.table,
+                Item=to_item(row),
+                ConditionExpression="attribute_not_exists(id) OR #version = :version",
+                ExpressionAttributeNames={"#version": "version"},
+                ExpressionAttributeValues=to_item({":version": version}),
+            )
+        except self.client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+    def _get(self, key: str) -> dict[str, Any] | None:
+        answer = self.client.get_item(
+            TableName=self.table, Key=to_item({"id": key}), ConsistentRead=True
+        )
+        return answer.get("Item")
+
+    def _put_new(self, item: dict[str, Any]) -> dict[str, Any] | None:
+        """None if the item is new, else the one that stands in its place."""
+        try:
+            self.client.put_item(
+                TableName=self.table,
+                Item=item,
+                ConditionExpression="attribute_not_exists(id)",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except self.client.exceptions.ConditionalCheckFailedException as error:
+            existing: Any = error.response.get("Item")
+            return dict(existing)
+        return None
+
+    def _apply(self, step: Advance) -> bool:
+        names = {f"#{name}": name for name in step.set} | {"#stage": "stage"}
+        values = {f":{name}": plain(name, value) for name, value in step.set.items()}
+        stages = {f":in{place}": stage.value for place, stage in enumerate(step.stages)}
+        changes = ", ".join(f"#{name} = :{name}" for name in step.set)
+        try:
+            self.client.update_item(
+                TableName=self.table,
+                Key=to_item({"id": step.before.id}),
+                UpdateExpression=f"SET {changes}",
+                ConditionExpression=f"#stage IN ({', '.join(stages)})",
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=to_item(values | stages),
+            )
+        except self.client.exceptions.ConditionalCheckFailedException:
+            return False
+        return True
+
+
+def catalogue_key(workload_id: str) -> str:
+    return f"checkpoints#{workload_id}"

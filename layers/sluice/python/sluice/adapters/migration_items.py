@@ -1,0 +1,37 @@
+"""Migrations and checkpoints as DynamoDB items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.core.checkpointing import Action
+from sluice.core.migration import Migration, Saved, Stage
+from sluice.core.options import CheckpointMode
+
+FIELDS = Migration.__slots__
+
+
+def plain(name: str, value: Any) -> Any:
+    """One attribute as strings, numbers, lists and maps."""
+    if name == "saved":
+        return {pod: each.row() for pod, each in value.items()}
+    if name in ("stage", "driver", "action"):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def to_record(migration: Migration) -> dict[str, Any]:
+    fields = {name: plain(name, getattr(migration, name)) for name in FIELDS}
+    return {"id": migration.id} | {name: value for name, value in fields.items() if value != ""}
+
+
+def to_migration(record: Mapping[str, Any]) -> Migration:
+    """Inverse of `to_record`; unknown attributes are left aside."""
+    values = {name: record[name] for name in FIELDS if name in record}
+    values["stage"] = Stage(values["stage"])
+    values["driver"] = CheckpointMode(values["driver"])
+    values["action"] = Action(values["action"])
+    values["pods"] = tuple(values.get("pods", ()))
+    values["saved"] = {pod: Saved(**row) for pod, row in values.get("saved", {}).items()}
+    return Migration(**values)

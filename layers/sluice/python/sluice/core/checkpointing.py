@@ -1,0 +1,199 @@
+"""Checkpoints: which driver saves a workload, how long that takes, how often it pays, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import sqrt
+from statistics import median
+from typing import Any, Final
+
+from sluice.core.options import CheckpointMode
+from sluice.core.workload import PodSet
+
+MARGIN_MS: Final = 8_000
+"""Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
+GRACE_SECONDS: Final = 30
+FREEZE_MS: Final = 500
+KEPT: Final = 3
+"""Checkpoints of a workload that stay listed, unless it asks for another number."""
+
+
+class Action(StrEnum):
+    """What is done for the work on a machine that goes away."""
+
+    DUMP = "dump"
+    SIGNAL = "signal"
+    LET_GO = "let go"
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """What saving processes costs on a kind of machine: bytes per second, and factors of the bytes.
+
+    `amplification`: bytes written to disk per byte saved; `uploaded`: the share that travels.
+    The defaults are those of containerd 2.2 on gp3 at 125 MiB/s with 1.25 GB/s to S3.
+    Source: facts, checkpoint-restore §4; replaced by what is observed.
+    """
+
+    disk: float = 131_072_000.0
+    network: float = 1_250_000_000.0
+    amplification: float = 4.0
+    uploaded: float = 1.0
+
+    def needs_ms(self, size: int) -> int:
+        """Milliseconds from the order until the checkpoint is complete in S3."""
+        seconds = self.amplification * size / self.disk + self.uploaded * size / self.network
+        return FREEZE_MS + int(seconds * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One complete checkpoint: of which generation, where it lies, what it cost (bytes, ms)."""
+
+    workload: str
+    generation: int
+    uri: str
+    at: int
+    driver: CheckpointMode
+    size: int = 0
+    took_ms: int = 0
+    parent: str = ""
+    node: str = ""
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation,
+            "uri": self.uri,
+            "at": self.at,
+            "driver": self.driver.value,
+            "size": self.size,
+            "took_ms": self.took_ms,
+            "parent": self.parent,
+            "node": self.node,
+        }
+
+
+def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(workload, **{**row, "driver": CheckpointMode(row["driver"])})
+
+
+def retained(checkpoints: Iterable[Checkpoint], keep: int = KEPT) -> list[Checkpoint]:
+    """The newest ones, newest first, one for each place: a repeated report adds nothing."""
+    newest = sorted(checkpoints, key=lambda each: (each.generation, each.at), reverse=True)
+    return list({each.uri: each for each in reversed(newest)}.values())[::-1][:keep]
+
+
+def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:
+    """The bandwidth that past dumps showed, as one number for disk and network together."""
+    rates = [c.size / c.took_ms * 1000 for c in checkpoints if c.size and c.took_ms]
+    if not rates:
+        return otherwise
+    return Bandwidth(disk=median(rates), network=float("inf"), amplification=1.0, uploaded=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The decision at T+0 with its numbers; milliseconds and bytes."""
+
+    action: Action
+    needs_ms: int
+    has_ms: int
+    size: int
+    sentence: str
+
+    def numbers(self) -> dict[str, Any]:
+        return {"needs_ms": self.needs_ms, "has_ms": self.has_ms, "bytes": self.size}
+
+
+def fit(
+    driver: CheckpointMode, *, size: int, left_ms: int, grace_ms: int, bandwidth: Bandwidth
+) -> Fit:
+    """Dump, signal or let go, from the bytes to save and the time that is left."""
+    if left_ms <= 0:
+        return Fit(
+            Action.LET_GO, 0, 0, size, "no time is left: it goes on from its last checkpoint"
+        )
+    if driver is CheckpointMode.NONE:
+        return Fit(Action.LET_GO, 0, left_ms, size, "it keeps no checkpoints: it starts again")
+    if driver is CheckpointMode.APPLICATION:
+        asked = f"has {_s(left_ms)}, may take {_s(grace_ms)}: signal"
+        return Fit(Action.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)
+    needs, has = bandwidth.needs_ms(size), max(0, left_ms - MARGIN_MS)
+    action = Action.DUMP if needs <= has else Action.SIGNAL
+    return Fit(action, needs, has, size, f"needs {_s(needs)}, has {_s(has)}: {action}")
+
+
+def _s(ms: int) -> str:
+    return f"{max(0, ms) / 1000:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a node can do for drivers; `reason` says why it cannot dump processes."""
+
+    kubelet: bool = False
+    cedana: bool = False
+    reason: str = "the node has no CRIU"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    driver: CheckpointMode
+    reason: str
+
+
+def capability(node: Mapping[str, Any]) -> Capability:
+    """From a row of the inventory; its `checkpoint` is a label such as `criu-4.2`."""
+    program = str(node.get("checkpoint", ""))
+    reason = str(node.get("checkpoint_reason") or "") or "the node cannot dump processes"
+    return Capability(kubelet=program.startswith("criu"), reason=reason)
+
+
+def select(
+    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int
+) -> Selection:
+    """The driver that can serve, with the reason where it is not the one asked for.
+
+    Source: facts, checkpoint-restore §3 and §9.
+    """
+    if asked is CheckpointMode.KUBELET:
+        if gpus:
+            return Selection(CheckpointMode.APPLICATION, "processes on GPUs cannot be dumped")
+        if containers > 1:
+            text = f"a pod of {containers} containers cannot be dumped as one"
+            return Selection(CheckpointMode.APPLICATION, text)
+        if not capability.kubelet:
+            return Selection(CheckpointMode.APPLICATION, capability.reason)
+    if asked is CheckpointMode.CEDANA and not capability.cedana:
+        return Selection(CheckpointMode.APPLICATION, "the node has no agent of Cedana")
+    return Selection(asked, "as asked for")
+
+
+def size_of(kept: Iterable[Checkpoint], pod_sets: Iterable[PodSet], pods: int) -> int:
+    """Bytes to save on one node: as the newest dump, else all the memory that its pods may use."""
+    if sizes := [each.size for each in retained(kept) if each.size]:
+        return sizes[0]
+    return max((s.requests.get("memory", 0) for s in pod_sets), default=0) * pods
+
+
+def interval_seconds(
+    cost_seconds: float, mean_between_losses_seconds: float, nodes: int = 1
+) -> float:
+    """How often to save: √(2·μ·C), with μ/N for a gang of N. Source: Young 1974, Daly 2006."""
+    return sqrt(2 * mean_between_losses_seconds / max(1, nodes) * cost_seconds)
+
+
+def grace_ms(options: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> int:
+    """How long the pods may take to end after SIGTERM."""
+    longest = max(
+        (pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) for pod in pods),
+        default=GRACE_SECONDS,
+    )
+    asked = (options.get("checkpoint") or {}).get("grace_seconds", 0)
+    return int(max(longest, asked) * 1000)
+
+
+def mode(options: Mapping[str, Any]) -> CheckpointMode:
+    return CheckpointMode((options.get("checkpoint") or {}).get("mode", CheckpointMode.NONE.value))

@@ -1,0 +1,140 @@
+"""What EC2 and AWS Health say about machines that go away, read from EventBridge envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any, Final
+
+NOTICE_MS: Final = 120_000
+"""From a spot interruption notice's `time` to the end of the instance."""
+BLOCK_LEAD_MS: Final = 30 * 60_000
+"""Instances of a Capacity Block start to end half an hour before its `end-date`."""
+
+
+class Kind(StrEnum):
+    """Why an instance goes away; the value is part of what identifies a notice."""
+
+    SPOT = "spot"
+    REBALANCE = "rebalance"
+    RESERVATION = "reservation"
+    BLOCK = "block"
+    MAINTENANCE = "maintenance"
+    STOPPING = "stopping"
+    TERMINATED = "terminated"
+    HOOK = "hook"
+    DRILL = "drill"
+
+
+# Kinds after which nothing on the instance can be saved; TERMINATED also proves that nothing runs.
+LOSSES: Final = frozenset({Kind.STOPPING, Kind.TERMINATED})
+# Kinds that warn without a need to leave: an extra checkpoint is all that they cause.
+ADVICE: Final = frozenset({Kind.REBALANCE, Kind.MAINTENANCE})
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One instance that goes away; times in epoch ms. `deadline` None: nobody knows when."""
+
+    kind: Kind
+    instance: str
+    at: int
+    deadline: int | None
+    account: str
+    region: str
+    event: str = ""
+
+    def key(self, launched: str) -> str:
+        """What identifies the notice however often and by whatever channel it comes."""
+        return f"notice#{self.instance}#{self.kind}#{launched or self.at // NOTICE_MS}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationNotice:
+    """A Capacity Block that ends: its instances have to be looked up."""
+
+    reservation: str
+    at: int
+    deadline: int
+    account: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An event that says nothing to us, and why; it is logged, never retried."""
+
+    why: str
+
+
+Heard = Sequence[Notice] | ReservationNotice | Unreadable
+
+_STATES: Final = {
+    "stopping": Kind.STOPPING,
+    "shutting-down": Kind.STOPPING,
+    "stopped": Kind.TERMINATED,
+    "terminated": Kind.TERMINATED,
+}
+
+
+def read(envelope: Mapping[str, Any]) -> Heard:
+    """The notices of one event; never raises, since a shape that AWS adds must not stop us.
+
+    Source: facts, spot-and-karpenter §1.1. The ARN in `resources` is malformed by ordinary rules,
+    so only `detail` is read.
+    """
+    try:
+        return _read(envelope)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        kind = envelope.get("detail-type") or envelope.get("detail_type")
+        return Unreadable(f"{kind!r}: {type(error).__name__}: {error}")
+
+
+def _read(envelope: Mapping[str, Any]) -> Heard:
+    what = envelope.get("detail-type") or envelope["detail_type"]
+    detail, at = envelope["detail"], epoch_ms(envelope["time"])
+    account, region = envelope["account"], envelope["region"]
+
+    def notice(kind: Kind, deadline: int | None, instance: str = "") -> Notice:
+        named = instance or detail["instance-id"]
+        return Notice(kind, named, at, deadline, account, region, envelope.get("id", ""))
+
+    match what:
+        case "EC2 Spot Instance Interruption Warning":
+            # Hibernation begins with the notice: there is no time to save anything.
+            hibernates = detail.get("instance-action") == "hibernate"
+            return [notice(Kind.SPOT, at if hibernates else at + NOTICE_MS)]
+        case "EC2 Instance Rebalance Recommendation":
+            return [notice(Kind.REBALANCE, None)]
+        case "EC2 Instance State-change Notification":
+            kind = _STATES.get(detail["state"])
+            if kind is None:
+                return Unreadable(f"state {detail['state']!r} is no loss")
+            return [notice(kind, at)]
+        case "EC2 Capacity Reservation Instance Interruption Warning":
+            return [notice(Kind.RESERVATION, epoch_ms(detail["instance-termination-time"]))]
+        case "EC2 Instance-terminate Lifecycle Action":
+            return [notice(Kind.HOOK, at + NOTICE_MS, detail["EC2InstanceId"])]
+        case "AWS Health Event":
+            if detail.get("service") != "EC2":
+                return Unreadable(f"a Health event of {detail.get('service')!r}")
+            region = detail.get("eventRegion") or region
+            starts = int(parsedate_to_datetime(detail["startTime"]).timestamp() * 1000)
+            return [
+                notice(Kind.MAINTENANCE, starts, entity["entityValue"])
+                for entity in detail.get("affectedEntities") or ()
+                if str(entity.get("entityValue", "")).startswith("i-")
+            ]
+        case _ if "Capacity Block" in what and "Expiration" in what:
+            end = epoch_ms(detail["end-date"]) - BLOCK_LEAD_MS
+            return ReservationNotice(detail["capacity-reservation-id"], at, end, account, region)
+    return Unreadable(f"detail-type {what!r} is not known")
+
+
+def epoch_ms(text: str) -> int:
+    """Epoch milliseconds of an ISO 8601 time; without a zone it counts as UTC."""
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,35 @@
+"""Annotations of pods by which Sluice and its node agents talk to each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sluice.core.migration import Saved
+
+ORDER: Final = "sluice.dev/checkpoint-order"
+"""Save the pod now; the value names the order, so that a repetition is none."""
+DONE: Final = "sluice.dev/checkpoint-done"
+"""The answer, as JSON: `{order, uri, bytes, seconds, at}` or `{order, error}`."""
+LEAVING: Final = "sluice.dev/leaving"
+"""Until when (epoch ms) the pod can stay where it is."""
+
+
+def marks_on(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def answer(pod: Mapping[str, Any]) -> Saved | str | None:
+    """What became of the newest order: a checkpoint, why there is none, or no word yet."""
+    marks = marks_on(pod)
+    try:
+        done = json.loads(marks.get(DONE, "null"))
+        if not done or done["order"] != marks.get(ORDER):
+            return None
+        if error := done.get("error"):
+            return str(error)
+        took = int(float(done.get("seconds", 0)) * 1000)
+        return Saved(str(done["uri"]), int(done.get("bytes", 0)), took, int(done.get("at", 0)))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return f"the node's answer cannot be read: {error}"

@@ -1,0 +1,306 @@
+"""The move of one workload off a dying machine: its record, and every step as a guarded change.
+
+    NOTICED → DUMPING ∥ replacing → DUMPED → FENCED → RESTORING → RUNNING (generation + 1), or LOST
+
+The record tells and times the move. That only one run of a workload exists is up to the workload's
+own record (core.workload: reclaim, gone, move), so nothing here can break it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from sluice.core.checkpointing import MARGIN_MS, Action
+from sluice.core.happenings import Happening
+from sluice.core.options import CheckpointMode
+from sluice.core.workload import Workload
+
+
+class Stage(StrEnum):
+    NOTICED = "NOTICED"
+    DUMPING = "DUMPING"
+    DUMPED = "DUMPED"
+    FENCED = "FENCED"
+    RESTORING = "RESTORING"
+    RUNNING = "RUNNING"
+    LOST = "LOST"
+
+
+ENDED: Final = frozenset({Stage.RUNNING, Stage.LOST})
+_BEFORE_STOP: Final = (Stage.NOTICED, Stage.DUMPING, Stage.DUMPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The checkpoint of one pod, as its node reported it."""
+
+    uri: str
+    size: int = 0
+    took_ms: int = 0
+    at: int = 0
+
+    def row(self) -> dict[str, Any]:
+        return {"uri": self.uri, "size": self.size, "took_ms": self.took_ms, "at": self.at}
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One record of the table Migrations; times in epoch ms, 0 for not yet."""
+
+    workload: str
+    generation: int
+    cluster: str
+    instance: str
+    node: str
+    kind: str
+    noticed_at: int
+    received_at: int
+    deadline: int
+    driver: CheckpointMode
+    action: Action
+    reason: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    stage: Stage = Stage.NOTICED
+    instance_type: str = ""
+    zone: str = ""
+    grace_ms: int = 0
+    pods: tuple[str, ...] = ()
+    saved: Mapping[str, Saved] = field(default_factory=dict)
+    error: str = ""
+    replacement_at: int = 0
+    dumped_at: int = 0
+    stopping_at: int = 0
+    fenced_at: int = 0
+    restoring_at: int = 0
+    running_at: int = 0
+    checkpoint: str = ""
+    checkpoint_at: int = 0
+
+    @property
+    def id(self) -> str:
+        return migration_id(self.workload, self.generation)
+
+    @property
+    def give_up_at(self) -> int:
+        """When the source is stopped whatever else happens, so that it has its grace."""
+        return self.deadline - self.grace_ms - MARGIN_MS
+
+
+def migration_id(workload: str, generation: int) -> str:
+    return f"{workload}#{generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """One conditional write: the stages in which it holds, and the attributes that it sets."""
+
+    before: Migration
+    stages: tuple[Stage, ...]
+    set: Mapping[str, Any]
+
+    def holds(self, migration: Migration) -> bool:
+        return migration.stage in self.stages
+
+    def after(self, migration: Migration) -> Migration:
+        return replace(migration, **self.set)
+
+
+def order(migration: Migration) -> Advance:
+    """The checkpoint is ordered, or the application warned."""
+    return Advance(migration, (Stage.NOTICED,), {"stage": Stage.DUMPING})
+
+
+def sooner(migration: Migration, deadline: int) -> Advance:
+    """Another channel knows of an earlier end: the earliest counts."""
+    return Advance(migration, _BEFORE_STOP, {"deadline": min(deadline, migration.deadline)})
+
+
+def replaced(migration: Migration, now: int) -> Advance:
+    """The replacement is ready; this side runs while the other dumps."""
+    return Advance(migration, _BEFORE_STOP, {"replacement_at": now})
+
+
+def dumped(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advance:
+    """Every pod is saved: all or nothing, a torn set is never restored."""
+    return Advance(
+        migration,
+        (Stage.NOTICED, Stage.DUMPING),
+        {"stage": Stage.DUMPED, "saved": dict(saved), "dumped_at": now},
+    )
+
+
+def dump_failed(migration: Migration, why: str) -> Advance:
+    """The dump is given up: the application is signalled, and goes on from an earlier checkpoint."""
+    change = {"stage": Stage.DUMPING, "action": Action.SIGNAL, "error": why}
+    return Advance(migration, (Stage.NOTICED, Stage.DUMPING), change)
+
+
+def stopping(migration: Migration, now: int) -> Advance:
+    return Advance(migration, _BEFORE_STOP, {"stopping_at": migration.stopping_at or now})
+
+
+def fenced(migration: Migration, now: int) -> Advance:
+    """The source is proven gone."""
+    return Advance(migration, _BEFORE_STOP, {"stage": Stage.FENCED, "fenced_at": now})
+
+
+def restoring(migration: Migration, checkpoint: str, now: int) -> Advance:
+    change = {"stage": Stage.RESTORING, "checkpoint": checkpoint, "restoring_at": now}
+    return Advance(migration, (*_BEFORE_STOP, Stage.FENCED), change)
+
+
+def running(migration: Migration, now: int) -> Advance:
+    """The next generation runs: the move is over."""
+    stages = (*_BEFORE_STOP, Stage.FENCED, Stage.RESTORING)
+    return Advance(migration, stages, {"stage": Stage.RUNNING, "running_at": now})
+
+
+def abandoned(migration: Migration, why: str) -> Advance:
+    """It ended otherwise: cancelled, finished by itself, or back in its queue."""
+    stages = (*_BEFORE_STOP, Stage.FENCED, Stage.RESTORING)
+    return Advance(migration, stages, {"stage": Stage.LOST, "error": why})
+
+
+class Step(StrEnum):
+    """What the source needs next."""
+
+    WAIT = "wait"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the cluster shows of a move: pod → its checkpoint, or why there is none."""
+
+    saved: Mapping[str, Saved] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    replacement_ready: bool = False
+    still_running: bool = True
+
+
+def progress(migration: Migration, view: View, now: int) -> list[Advance]:
+    """What has been seen and is not yet recorded."""
+    found = []
+    if view.replacement_ready and not migration.replacement_at:
+        found.append(replaced(migration, now))
+    if migration.action is Action.DUMP and migration.stage in (Stage.NOTICED, Stage.DUMPING):
+        if migration.pods and all(pod in view.saved for pod in migration.pods):
+            found.append(dumped(migration, view.saved, now))
+        elif view.failed:
+            found.append(dump_failed(migration, "; ".join(sorted(view.failed.values()))))
+        elif now >= migration.give_up_at:
+            found.append(dump_failed(migration, "the dump was not complete in time"))
+    return found
+
+
+def next_step(migration: Migration, view: View, now: int) -> Step:
+    """Whether the source may still run.
+
+    A dumped source stops at once, since what it does afterwards is lost or done twice. Otherwise it
+    works on until its replacement is ready, or until its grace is all the time that is left.
+    """
+    if migration.stopping_at or not view.still_running or now >= migration.give_up_at:
+        return Step.STOP
+    if migration.action is Action.DUMP:
+        return Step.STOP if migration.stage is Stage.DUMPED else Step.WAIT
+    return Step.STOP if migration.replacement_at or view.replacement_ready else Step.WAIT
+
+
+def restore_source(migration: Migration | None, last: str) -> str:
+    """The checkpoint that the next generation starts from: the new one, or the last good one."""
+    if migration is None or migration.stage is not Stage.DUMPED or not migration.saved:
+        return last
+    return next(iter(migration.saved.values())).uri
+
+
+@dataclass(frozen=True, slots=True)
+class AtRisk:
+    """A workload on a dying machine, and what would be lost with it."""
+
+    workload: Workload
+    pods: tuple[Mapping[str, Any], ...]
+    unsaved_ms: int
+
+    @property
+    def value(self) -> tuple[int, int]:
+        """Unsaved work in core-milliseconds, weighed by priority. Source: facts §6.3."""
+        cores = sum(s.count * s.requests.get("cpu", 0) for s in self.workload.pod_sets)
+        return self.workload.priority, self.unsaved_ms * cores
+
+
+def most_valuable_first(many: Iterable[AtRisk]) -> list[AtRisk]:
+    return sorted(many, key=lambda each: (each.value, each.workload.id), reverse=True)
+
+
+def unsaved_ms(workload: Workload, last_checkpoint_at: int, now: int) -> int:
+    return max(0, now - max(workload.started_at or now, last_checkpoint_at))
+
+
+_LINES: Final[Sequence[tuple[str, str]]] = (
+    ("noticed_at", "InterruptionNoticed"),
+    ("received_at", "CheckpointDecided"),
+    ("replacement_at", "ReplacementReady"),
+    ("dumped_at", "CheckpointCompleted"),
+    ("stopping_at", "SourceStopping"),
+    ("fenced_at", "SourceFenced"),
+    ("restoring_at", "Moved"),
+    ("running_at", "Resumed"),
+)
+
+
+def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
+    """The lines of the timeline that the record tells so far; telling them again changes nothing."""
+    told = replace(workload, generation=migration.generation)
+    for attribute, what in _LINES:
+        if at := getattr(migration, attribute):
+            message, detail = _told(migration, what)
+            yield Happening(told, at, what, message, detail)
+    if migration.error and migration.stage is not Stage.LOST:
+        yield Happening(told, migration.give_up_at, "CheckpointFailed", migration.error)
+
+
+def news(before: Migration, now: Migration, workload: Workload) -> list[Happening]:
+    """The lines that a step adds to the story."""
+    known = list(story(before, workload))
+    return [line for line in story(now, workload) if line not in known]
+
+
+def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
+    match what:
+        case "InterruptionNoticed":
+            left = max(0, m.deadline - m.received_at) / 1000
+            text = f"{m.node} ({m.instance}) goes away: {m.kind}; {left:.0f} s are left"
+            return text, {"instance": m.instance, "kind": m.kind, "deadline": m.deadline}
+        case "CheckpointDecided":
+            return m.reason, {"driver": m.driver.value, "action": m.action.value, **m.numbers}
+        case "ReplacementReady":
+            return f"{_after(m, m.replacement_at)} after the notice", {}
+        case "CheckpointCompleted":
+            size = sum(s.size for s in m.saved.values())
+            took = max((s.took_ms for s in m.saved.values()), default=0)
+            text = f"{size / 1e6:.1f} MB saved in {took / 1000:.1f} s"
+            return text, {"bytes": size, "took_ms": took}
+        case "SourceStopping":
+            return f"{_after(m, m.stopping_at)} after the notice", {}
+        case "SourceFenced":
+            return f"nothing of generation {m.generation} runs any more", {}
+        case "Moved":
+            source = f"from {m.checkpoint}" if m.checkpoint else "from what it saved itself, if any"
+            return f"generation {m.generation + 1} starts {source}", {"from": m.checkpoint}
+    down = downtime_ms(m)
+    return f"runs again after {down / 1000:.1f} s of standstill", {"downtime_ms": down}
+
+
+def downtime_ms(migration: Migration) -> int:
+    """How long nothing ran: from the end of the source to the start of its successor."""
+    if not migration.running_at:
+        return 0
+    ended = migration.fenced_at or migration.stopping_at or migration.restoring_at
+    return max(0, migration.running_at - ended)
+
+
+def _after(migration: Migration, at: int) -> str:
+    return f"{max(0, at - migration.noticed_at) / 1000:.1f} s"

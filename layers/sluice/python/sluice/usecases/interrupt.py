@@ -1,0 +1,319 @@
+"""Within the two minutes: see whose work is on a dying machine, save it, and order another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sluice.core import checkpointing, job_status, migration
+from sluice.core import workload as lifecycle
+from sluice.core.interruption import (
+    ADVICE,
+    LOSSES,
+    NOTICE_MS,
+    Kind,
+    Notice,
+    ReservationNotice,
+    Unreadable,
+    read,
+)
+from sluice.core.marks import LEAVING, ORDER
+from sluice.core.migration import AtRisk, Migration, most_valuable_first
+from sluice.core.observation import node_row
+from sluice.core.options import CheckpointMode
+from sluice.core.reasons import Reason
+from sluice.core.replacement import avoiding, banned, placeholder
+from sluice.core.workload import Intent, IntentKind, State, Workload
+from sluice.ports import (
+    Catalog,
+    Clock,
+    Cluster,
+    Clusters,
+    Document,
+    Migrations,
+    Nodes,
+    Offerings,
+    Timeline,
+    Workloads,
+)
+from sluice.usecases.migrate import moves
+from sluice.usecases.stopping import stop
+
+PARALLEL = 16
+SAVABLE = frozenset(CheckpointMode) - {CheckpointMode.NONE}
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What became of one event: workloads that move or were ordered to save themselves."""
+
+    dropped: str = ""
+    moved: tuple[str, ...] = ()
+    ordered: tuple[str, ...] = ()
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """Every effect is conditional or idempotent: an event may come late, often, or not at all."""
+
+    workloads: Workloads
+    catalog: Catalog
+    clusters: Clusters
+    nodes: Nodes
+    offerings: Offerings
+    migrations: Migrations
+    timeline: Timeline
+    clock: Clock
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
+
+    def __call__(self, envelope: Mapping[str, Any], *, account: str, region: str) -> list[Handled]:
+        heard = read(envelope)
+        if isinstance(heard, Unreadable):
+            return [Handled(dropped=heard.why)]
+        if isinstance(heard, ReservationNotice):
+            heard = self.of_reservation(heard)
+        return [self.handle(notice, account, region) for notice in heard]
+
+    def of_reservation(self, ending: ReservationNotice) -> list[Notice]:
+        """The instances of a Capacity Block, which its events do not name."""
+        return [
+            Notice(
+                Kind.BLOCK,
+                row["instance"],
+                ending.at,
+                ending.deadline,
+                ending.account,
+                ending.region,
+            )
+            for cluster in self.catalog.snapshot().of("Cluster")
+            for row in self.nodes.of(cluster)
+            if row.get("reservation") == ending.reservation
+        ]
+
+    def handle(self, notice: Notice, account: str, region: str) -> Handled:
+        if (notice.account, notice.region) != (account, region):
+            return Handled(dropped=f"of account {notice.account}, region {notice.region}")
+        found = self.find(notice)
+        if found is None:
+            return Handled(dropped=f"instance {notice.instance} is none of ours")
+        name, row = found
+        cluster = self.clusters.cluster(name)
+        first = self.migrations.note(notice.key(str(row.get("created", ""))), notice)
+        at_risk = self.at_risk(cluster, row["node"])
+        if notice.kind in ADVICE:
+            ordered = self.order_extra(cluster, at_risk, notice)
+            return Handled(ordered=ordered, repeated=not first)
+        moved = self.leave(name, cluster, row, notice, at_risk)
+        return Handled(moved=moved, repeated=not first)
+
+    def find(self, notice: Notice) -> tuple[str, Mapping[str, Any]] | None:
+        """Cluster and inventory row of an instance.
+
+        The inventory may lag behind a new node, so a warning is looked up in the cluster too;
+        state changes come for every instance of the account, and are not.
+        """
+        clusters = list(self.catalog.snapshot().of("Cluster"))
+        for name in clusters:
+            if row := self.nodes.find(name, notice.instance):
+                return name, row
+        if notice.kind in LOSSES:
+            return None
+        for name in clusters:
+            nodes, _ = self.clusters.cluster(name).list("Node")
+            for node in nodes:
+                if (row := node_row(node, self.clock.now())) and row["instance"] == notice.instance:
+                    return name, row
+        return None
+
+    def at_risk(self, cluster: Cluster, node: str) -> list[AtRisk]:
+        """The workloads with pods of their present generation on a node, the dearest first."""
+        pods, _ = cluster.list(
+            "Pod", selector=job_status.WORKLOAD_LABEL, field=f"spec.nodeName={node}"
+        )
+        by_owner: dict[tuple[str, int], list[Document]] = {}
+        for pod in pods:
+            if job_status.running_pod(pod) and (owner := job_status.owner(pod)):
+                by_owner.setdefault(owner, []).append(pod)
+        now = self.clock.now()
+        found = []
+        for workload in self.workloads.get_many(owner[0] for owner in by_owner):
+            if here := by_owner.get((workload.id, workload.generation)):
+                kept = self.migrations.checkpoints(workload.id)
+                last = max((each.at for each in kept), default=0)
+                unsaved = migration.unsaved_ms(workload, last, now)
+                found.append(AtRisk(workload, tuple(here), unsaved))
+        return most_valuable_first(found)
+
+    def order_extra(
+        self, cluster: Cluster, at_risk: Iterable[AtRisk], notice: Notice
+    ) -> tuple[str, ...]:
+        """A checkpoint more, and nobody moves: recommendations far outnumber interruptions."""
+        able = [r for r in at_risk if checkpointing.mode(r.workload.options) in SAVABLE]
+        for each in able:
+            self.mark(cluster, each.pods, {ORDER: f"{notice.kind}-{notice.at}"})
+        return tuple(each.workload.id for each in able)
+
+    def leave(
+        self,
+        name: str,
+        cluster: Cluster,
+        row: Mapping[str, Any],
+        notice: Notice,
+        at_risk: Sequence[AtRisk],
+    ) -> tuple[str, ...]:
+        """Everybody off this node: the dearest first, and nobody new onto it."""
+        moving = [m for each in at_risk if (m := self.begin(name, row, notice, each))]
+        if notice.kind not in LOSSES:
+            for each, move in moving:
+                self.mark(cluster, each.pods, marks_of(move))
+                self.advance(each.workload, migration.order(move))
+        if moving and row.get("capacity_type") == "spot":
+            self.bar(name, row)
+        self.retire(cluster, row["node"])
+        self.order_replacements(name, cluster, [each for each, _ in moving])
+        if notice.kind in LOSSES:
+            self.bury(cluster, at_risk, proven=notice.kind is Kind.TERMINATED)
+        return tuple(each.workload.id for each, _ in moving)
+
+    def begin(
+        self, name: str, row: Mapping[str, Any], notice: Notice, each: AtRisk
+    ) -> tuple[AtRisk, Migration] | None:
+        """Record the move and take the workload off; None if it is not ours to move any more."""
+        workload = each.workload
+        made = self.plan(name, row, notice, each)
+        if workload.state is State.DISPATCHED:
+            known: Migration | None = self.migrations.create(made)
+            intent = Intent(
+                IntentKind.MIGRATE, Reason.WAITING_FOR_REPLACEMENT, f"{row['node']}: {notice.kind}"
+            )
+            self.workloads.apply([lifecycle.reclaim(workload, intent)])
+            current = self.workloads.get(workload.id)
+        else:
+            known, current = self.migrations.get(made.id), workload
+        if current is None or known is None or not is_moving(current, workload.generation):
+            return None
+        if notice.deadline is not None and notice.deadline < known.deadline:
+            known = self.advance(current, migration.sooner(known, notice.deadline))
+        self.timeline.append(list(migration.story(known, current)))
+        return replace(each, workload=current), known
+
+    def plan(self, name: str, row: Mapping[str, Any], notice: Notice, each: AtRisk) -> Migration:
+        """The decision at T+0, with its numbers."""
+        workload, now = each.workload, self.clock.now()
+        deadline = notice.deadline if notice.deadline is not None else now + NOTICE_MS
+        asked = checkpointing.mode(workload.options)
+        capability = checkpointing.capability(row)
+        containers = max(len(pod["spec"]["containers"]) for pod in each.pods)
+        gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in workload.pod_sets)
+        chosen = checkpointing.select(asked, capability, containers=containers, gpus=gpus)
+        kept = self.migrations.checkpoints(workload.id)
+        size = checkpointing.size_of(kept, workload.pod_sets, len(each.pods))
+        grace = checkpointing.grace_ms(workload.options, each.pods)
+        fit = checkpointing.fit(
+            chosen.driver,
+            size=size,
+            left_ms=0 if notice.kind in LOSSES else deadline - now,
+            grace_ms=grace,
+            bandwidth=checkpointing.observed(kept, checkpointing.Bandwidth()),
+        )
+        why = "" if chosen.driver is asked else f" ({asked}: {chosen.reason})"
+        return Migration(
+            workload=workload.id,
+            generation=workload.generation,
+            cluster=name,
+            instance=notice.instance,
+            node=row["node"],
+            kind=notice.kind.value,
+            noticed_at=notice.at,
+            received_at=now,
+            deadline=deadline,
+            driver=chosen.driver,
+            action=fit.action,
+            reason=fit.sentence + why,
+            numbers=fit.numbers() | {"unsaved_ms": each.unsaved_ms},
+            instance_type=str(row.get("type", "")),
+            zone=str(row.get("zone", "")),
+            grace_ms=grace,
+            pods=tuple(sorted(pod["metadata"]["name"] for pod in each.pods)),
+        )
+
+    def advance(self, workload: Workload, step: migration.Advance) -> Migration:
+        """The record after a step that holds; otherwise as somebody else has left it."""
+        if self.migrations.apply([step]) != [True]:
+            return self.migrations.get(step.before.id) or step.before
+        now = step.after(step.before)
+        if lines := migration.news(step.before, now, workload):
+            self.timeline.append(lines)
+        return now
+
+    def mark(self, cluster: Cluster, pods: Iterable[Mapping[str, Any]], marks: Mapping[str, str]) -> None:
+        """Annotate pods; their node agents and `observe` see it at once."""
+
+        def one(pod: Mapping[str, Any]) -> None:
+            metadata = pod["metadata"]
+            patch = {"metadata": {"uid": metadata["uid"], "annotations": dict(marks)}}
+            cluster.patch("Pod", metadata["namespace"], metadata["name"], patch)
+
+        list(self.pool.map(one, pods))
+
+    def bar(self, name: str, row: Mapping[str, Any]) -> None:
+        """Nothing more of the offering that was just lost."""
+        lost = (str(row.get("type", "")), str(row.get("zone", "")))
+        before = {(b.instance_type, b.zone): b for b in self.offerings.banned(name)}
+        self.offerings.ban(name, banned(*lost, self.clock.now(), before.get(lost)))
+
+    def retire(self, cluster: Cluster, node: str) -> None:
+        """Nobody new onto the node, and Karpenter ends it as soon as it is empty.
+
+        The same that Karpenter does with an interruption queue of its own, so both agree.
+        """
+        cluster.patch("Node", "", node, {"spec": {"unschedulable": True}})
+        claims, _ = cluster.list("NodeClaim")
+        for claim in claims:
+            metadata = claim["metadata"]
+            if (claim.get("status") or {}).get("nodeName") == node:
+                if not metadata.get("deletionTimestamp"):
+                    cluster.delete("NodeClaim", "", metadata["name"], uid=metadata["uid"])
+
+    def order_replacements(self, name: str, cluster: Cluster, moving: Iterable[AtRisk]) -> None:
+        """One placeholder for each pod that loses its machine; the rest keep theirs."""
+        terms = avoiding(self.offerings.banned(name), self.clock.now())
+        wanted = [
+            placeholder(pod, each.workload.id, each.workload.generation + 1, terms)
+            for each in moving
+            for pod in each.pods
+        ]
+        list(self.pool.map(cluster.create, wanted))
+
+    def bury(self, cluster: Cluster, lost: Iterable[AtRisk], *, proven: bool) -> None:
+        """The machine is gone: so are its pods, once EC2 proves it, whatever Kubernetes believes."""
+        for each in lost:
+            current = self.workloads.get(each.workload.id)
+            if current is None or not is_moving(current, each.workload.generation):
+                continue
+            # The Job first, or its controller would replace the pods.
+            change = stop(cluster, current, self.clock.now())
+            if proven:
+                for pod in each.pods:
+                    at = pod["metadata"]
+                    cluster.delete(
+                        "Pod", at["namespace"], at["name"], uid=at["uid"], grace_seconds=0
+                    )
+                change = change or stop(cluster, current, self.clock.now())
+            if change:
+                self.workloads.apply([change])
+
+
+def is_moving(workload: Workload, generation: int) -> bool:
+    return moves(workload) and workload.generation == generation
+
+
+def marks_of(move: Migration) -> dict[str, str]:
+    """What the node agent has to know: until when, and whether to save."""
+    marks = {LEAVING: str(move.deadline)}
+    if move.driver in SAVABLE:
+        marks[ORDER] = f"move-{move.generation}"
+    return marks

@@ -1,0 +1,163 @@
+"""Carry moves on: stop the source when it is time, and start its successor when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sluice.core import checkpointing, job_status, migration
+from sluice.core import workload as lifecycle
+from sluice.core.checkpointing import Checkpoint
+from sluice.core.marks import answer
+from sluice.core.migration import Migration, Saved, Step, View, migration_id
+from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
+from sluice.core.workload import IntentKind, State, Workload, after
+from sluice.ports import Clock, Cluster, Document, Migrations, Timeline, Workloads
+from sluice.usecases.stopping import stop
+
+
+@dataclass(frozen=True)
+class Migrate:
+    """Level-triggered like `act`: looks at record and cluster, and does what is due."""
+
+    workloads: Workloads
+    migrations: Migrations
+    timeline: Timeline
+    clock: Clock
+
+    def __call__(self, cluster: Cluster, moving: Iterable[Workload]) -> list[str]:
+        """Returns the ids of those that are admitted again and wait to be dispatched."""
+        return [w.id for w in moving if self.carry_on(cluster, w)]
+
+    def carry_on(self, cluster: Cluster, workload: Workload) -> bool:
+        record = self.migrations.get(migration_id(workload.id, workload.generation))
+        pods = [] if workload.gone else running_pods(cluster, workload)
+        if record is not None:
+            view = look(cluster, workload, pods)
+            for step in migration.progress(record, view, self.clock.now()):
+                record = self.advance(workload, step)
+            if (
+                not workload.gone
+                and migration.next_step(record, view, self.clock.now()) is Step.WAIT
+            ):
+                return False
+        if not workload.gone:
+            stopped = self.stop(cluster, workload, record)
+            if stopped is None:
+                return False
+            workload = stopped
+        return self.move(workload, record)
+
+    def stop(
+        self, cluster: Cluster, workload: Workload, record: Migration | None
+    ) -> Workload | None:
+        """End the source; its record if that is proven, None while it is not."""
+        if record is not None and not record.stopping_at:
+            record = self.advance(workload, migration.stopping(record, self.clock.now()))
+        change = stop(cluster, workload, self.clock.now())
+        if change is None or self.workloads.apply([change]) != [True]:
+            return None
+        if change.set.get("state") is State.FINISHED:
+            if record is not None:
+                self.advance(
+                    workload, migration.abandoned(record, "it ended before it had to move")
+                )
+            return None
+        return after(change)
+
+    def move(self, workload: Workload, record: Migration | None) -> bool:
+        """The source is gone: the next generation takes over reservation and checkpoint."""
+        now = self.clock.now()
+        kept = checkpointing.retained(self.migrations.checkpoints(workload.id))
+        last = kept[0].uri if kept else workload.restore_from
+        if record is not None:
+            source = migration.restore_source(record, last)
+            if record.saved and record.stage is migration.Stage.DUMPED:
+                self.keep(workload, record)
+            record = self.advance(workload, migration.fenced(record, now))
+        else:
+            source = last
+        moved = self.workloads.apply([lifecycle.move(workload, source, now)]) == [True]
+        if moved and record is not None:
+            self.advance(workload, migration.restoring(record, source, now))
+        return moved
+
+    def keep(self, workload: Workload, record: Migration) -> None:
+        """Enter the checkpoints of a move in the catalogue."""
+        for saved in record.saved.values():
+            self.migrations.keep(
+                Checkpoint(
+                    workload.id,
+                    workload.generation,
+                    saved.uri,
+                    saved.at or record.dumped_at,
+                    record.driver,
+                    saved.size,
+                    saved.took_ms,
+                    workload.restore_from,
+                    record.node,
+                ),
+                retain=retain(workload),
+            )
+
+    def resumed(self, workload: Workload, at: int) -> None:
+        """The generation after a move runs: the account of the move is closed."""
+        record = self.migrations.get(migration_id(workload.id, workload.generation - 1))
+        if record is not None and record.stage not in migration.ENDED:
+            self.advance(workload, migration.running(record, at))
+
+    def advance(self, workload: Workload, step: migration.Advance) -> Migration:
+        """The record after a step that holds; otherwise as somebody else has left it."""
+        if self.migrations.apply([step]) != [True]:
+            return self.migrations.get(step.before.id) or step.before
+        now = step.after(step.before)
+        if lines := migration.news(step.before, now, workload):
+            self.timeline.append(lines)
+        return now
+
+
+def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View:
+    """What the cluster shows of a move."""
+    answers = {pod["metadata"]["name"]: answer(pod) for pod in pods}
+    selector = f"{PLACEHOLDER}={workload.id}"
+    placeholders, _ = cluster.list("Pod", selector=selector)
+    return View(
+        saved={name: each for name, each in answers.items() if isinstance(each, Saved)},
+        failed={name: each for name, each in answers.items() if isinstance(each, str)},
+        replacement_ready=ready(placeholders),
+        still_running=bool(pods),
+    )
+
+
+def running_pods(cluster: Cluster, workload: Workload) -> list[Document]:
+    selector = (
+        f"{job_status.WORKLOAD_LABEL}={workload.id},"
+        f"{job_status.GENERATION_LABEL}={workload.generation}"
+    )
+    pods, _ = cluster.list("Pod", selector=selector)
+    return [pod for pod in pods if job_status.running_pod(pod)]
+
+
+def make_room(cluster: Cluster, workload: Workload) -> None:
+    """Placeholders leave just before the pods for which they ordered the node."""
+    placeholders, _ = cluster.list("Pod", selector=f"{PLACEHOLDER}={workload.id}")
+    for pod in placeholders:
+        at = pod["metadata"]
+        cluster.delete("Pod", NAMESPACE, at["name"], uid=at["uid"], grace_seconds=0)
+
+
+def moves(workload: Workload) -> bool:
+    return (
+        workload.state is State.RECLAIMING
+        and workload.intent is not None
+        and workload.intent.kind is IntentKind.MIGRATE
+    )
+
+
+def was_moved(workload: Workload) -> bool:
+    """Whether the present generation continues one that moved."""
+    return bool(workload.runs) and workload.runs[-1].get("outcome") == IntentKind.MIGRATE.value
+
+
+def retain(workload: Workload) -> int:
+    return int((workload.options.get("checkpoint") or {}).get("retain", checkpointing.KEPT))
