@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sluice.core.flavors import mismatch
+from sluice.core.flavors import mismatch, required_checks
 from sluice.core.model import (
     FlavorFungibility,
     FlavorQuotas,
@@ -247,6 +247,14 @@ def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
 
     assert admitted(scheduler) == ["fits"]
     assert scheduler.usage("q")["default", "pods"] == 3
+
+
+def test_a_check_limited_to_flavors_concerns_only_those_who_use_one() -> None:
+    queue = a_queue("q", admission_checks={"capacity": ("spot",), "approval": ()})
+    for flavor, expected in (("spot", ("approval", "capacity")), ("on-demand", ("approval",))):
+        holding = running(a_workload("w", "q"), flavor=flavor)
+
+        assert required_checks(queue, holding.assignment) == expected
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ from tests.unit.core.builders import (
     running,
 )
 
-CHANCE: st.SearchStrategy[bool] = st.booleans()
 LIMIT = st.none() | st.integers(0, 8)
 FINAL = FairPreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE
 INITIAL = FairPreemptionStrategy.LESS_THAN_INITIAL_SHARE
@@ -134,7 +133,8 @@ def test_no_history_exceeds_quota_at_any_node(world: World, data: st.DataObject)
     waiting = list(world.workloads)
     held: set[str] = set()
     stopping: list[str] = []
-    for now in range(12):
+    chances = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=12, max_size=12))
+    for now, (one_stops, one_finishes) in enumerate(chances):
         for name in [waiting.pop() for _ in range(min(len(waiting), 3))]:
             scheduler.enqueue(world.workloads[name])
         plan = scheduler.run_pass(now)
@@ -143,13 +143,13 @@ def test_no_history_exceeds_quota_at_any_node(world: World, data: st.DataObject)
 
         assert exceeded(scheduler, world) == []
 
-        if stopping and data.draw(CHANCE, label="victim stops"):
+        if stopping and one_stops:
             name = stopping.pop(0)
             scheduler.release(name)
             held.discard(name)
             scheduler.enqueue(world.workloads[name])
         running_on = sorted(held - set(stopping))
-        if running_on and data.draw(CHANCE, label="finishes"):
+        if running_on and one_finishes:
             name = data.draw(st.sampled_from(running_on))
             scheduler.release(name)
             held.discard(name)

@@ -281,7 +281,7 @@ class Scheduler:
                 current.closed.add(queue.node)
 
     def _wake(self, now_ms: int) -> None:
-        """After a release, or once a protection or a window has ended, all may be looked at again."""
+        """Has parked lines looked at again after a release, or once a protection has ended."""
         while self._wakeups and self._wakeups[0] <= now_ms:
             heappop(self._wakeups)
             self._freed = True

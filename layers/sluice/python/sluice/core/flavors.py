@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from sluice.core.model import (
+        Assignment,
         ClusterQueue,
         LabelRequirement,
         PodSet,
@@ -342,6 +343,16 @@ def may_preempt_while_borrowing(queue: ClusterQueue, *, fair_sharing: bool) -> b
     return rules.borrow_within_cohort is not BorrowWithinCohort.NEVER or (
         fair_sharing and rules.reclaim_within_cohort is not ReclaimWithinCohort.NEVER
     )
+
+
+def required_checks(queue: ClusterQueue, assignment: Assignment) -> tuple[str, ...]:
+    """Admission checks that must be Ready before the assigned workload may start, sorted.
+
+    A check that is limited to flavors concerns only workloads that use one of them.
+    """
+    used = {flavor for each in assignment.pod_sets for flavor in each.flavors.values()}
+    checks = queue.admission_checks.items()
+    return tuple(sorted(name for name, flavors in checks if not flavors or used & set(flavors)))
 
 
 def largest_partial(
