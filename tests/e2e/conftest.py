@@ -1,0 +1,48 @@
+"""One embedded stack for all tests of this folder: started, deployed, and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from local import stack as embedded
+from local.endpoints import Endpoints
+from local.settings import Layout, Settings, default_cache
+from tests.e2e.stack import BUCKET, TENANTS, Stack
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A deployed stack of its own with process nodes, a flavor and a tenant.
+
+    SLUICE_E2E_STATE names the folder of a running one to use instead, while tests are written.
+    """
+    if running := os.environ.get("SLUICE_E2E_STATE"):
+        yield prepared(Stack(Endpoints.read(Layout(Path(running)).endpoints)))
+        return
+    state = tmp_path_factory.mktemp("stack")
+    try:
+        endpoints = embedded.up(Settings(state, default_cache(), instance_delay=0.5), print)
+        yield prepared(Stack(endpoints))
+    finally:
+        embedded.down(state)
+    assert left_behind(state) == []
+
+
+def prepared(stack: Stack) -> Stack:
+    stack.apply(*TENANTS)
+    stack.client("s3").create_bucket(Bucket=BUCKET)
+    return stack
+
+
+def left_behind(state: Path) -> list[list[str]]:
+    """Command lines of the processes that still know of the stack's folder."""
+    return [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(state) in word for word in process.info["cmdline"] or ())
+    ]
