@@ -56,6 +56,12 @@ ACKNOWLEDGED = (
         reason="X-Ray's write actions take no resource.",
     ),
     Acknowledged(
+        rule="IAM5",
+        path="Control/*/ReadPrices",
+        finding="Resource::*",
+        reason="Price lists are public and their read actions take no resource.",
+    ),
+    Acknowledged(
         rule="L1",
         path="Control/*/Function",
         reason="The runtime is that of the deploying interpreter, which compiles the layers; every "

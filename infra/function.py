@@ -112,6 +112,20 @@ class SluiceFunction(Construct):
             resource_arns=list(arns),
         ).assert_success()
 
+    def allow_prices(self) -> None:
+        """Grant the reading of public prices, in a policy apart: these actions take no resource."""
+        iam.Policy(
+            self,
+            "ReadPrices",
+            roles=[self.role],
+            statements=[
+                iam.PolicyStatement(
+                    actions=["ec2:DescribeSpotPriceHistory", "pricing:GetProducts"],
+                    resources=["*"],
+                )
+            ],
+        )
+
     def allow_objects(self, actions: Sequence[str], arn: str) -> None:
         """Grant S3 actions on the objects of one prefix, in a policy apart from the others."""
         if self._objects is None:

@@ -32,6 +32,7 @@ class FunctionShape:
     inspects: tuple[str, ...] = ()
     invokes: tuple[str, ...] = ()
     publishes_events: bool = False
+    reads_prices: bool = False
     fetches_references: bool = False
     """Whether it reads the buckets that submissions may refer to."""
     kicks_itself: bool = False
@@ -108,6 +109,7 @@ FUNCTIONS = (
         },
         objects={"logs/": ("PutObject",)},
         sends=("commands",),
+        reads_prices=True,
         cluster_group="sluice:observe",
     ),
     FunctionShape(

@@ -293,6 +293,15 @@ class MemoryMigrations:
 
 
 @dataclass
+class FixedPrices:
+    price: float | None = 1.0
+
+    def hourly(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        assert isinstance(instance_type + zone + capacity_type, str)
+        return self.price
+
+
+@dataclass
 class MemoryLogs:
     rows: dict[str, bytes] = field(default_factory=dict)
 

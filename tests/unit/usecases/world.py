@@ -31,6 +31,7 @@ from sluice.usecases.sweep import Sweep
 from tests.fakes import (
     FakeClock,
     FakeKubernetes,
+    FixedPrices,
     MemoryCatalog,
     MemoryLeases,
     MemoryLedgers,
@@ -220,7 +221,7 @@ class World:
         f = self.fragile
         use = Observe(
             f(self.workloads), self.kubernetes, self.commands, self.nodes, self.logs, self.leases,
-            self.clock, self.migrate(f), pods_ready_ms=10**9, pool=Inline(),
+            FixedPrices(), self.clock, self.migrate(f), pods_ready_ms=10**9, pool=Inline(),
         )  # fmt: skip
 
         def once() -> Seen:

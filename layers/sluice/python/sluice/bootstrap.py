@@ -18,6 +18,7 @@ from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
+from sluice.adapters.ec2_prices import EC2Prices
 from sluice.adapters.eks_clusters import EKSClusters
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
@@ -118,6 +119,14 @@ def migrate() -> Migrate:
 
 
 @cache
+def prices() -> EC2Prices:
+    ec2 = client("ec2")
+    # The price list is served from few regions, whatever the region of the instances.
+    listed = boto3.client("pricing", region_name="us-east-1", config=CONFIG)
+    return EC2Prices(ec2, listed, ec2.meta.region_name, clock())
+
+
+@cache
 def logs() -> S3Logs:
     return S3Logs(client("s3"), _env("BUCKET"))
 
@@ -205,7 +214,15 @@ def observe() -> Observe:
     from sluice.usecases.observe import Observe
 
     return Observe(
-        workloads(), clusters(), commands(), nodes(), logs(), leases(), clock(), migrate()
+        workloads(),
+        clusters(),
+        commands(),
+        nodes(),
+        logs(),
+        leases(),
+        prices(),
+        clock(),
+        migrate(),
     )
 
 

@@ -298,6 +298,12 @@ class Migrations(Protocol):
         ...
 
 
+class Prices(Protocol):
+    def hourly(self, instance_type: str, zone: str, capacity_type: str) -> float | None:
+        """Dollars per hour; None if nobody knows."""
+        ...
+
+
 class Leases(Protocol):
     def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
         """Take or renew a lease; only saves work, never makes anything safe."""

@@ -9,6 +9,7 @@ from typing import Any
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.marks import LEAVING, marks_on
+from sluice.core.quantity import parse_quantity
 from sluice.core.reasons import Reason
 from sluice.core.workload import Change, Intent, IntentKind, State, Workload
 
@@ -158,6 +159,21 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
 def backoff_ms(requeues: int) -> int:
     """60·2^(n−1) s, at most an hour. Source: Kueue's waitForPodsReady."""
     return int(min(BACKOFF_BASE_MS * 2 ** min(requeues, 10), BACKOFF_MAX_MS))
+
+
+def requested_cpu(seen: Seen) -> dict[str, int]:
+    """Node → millicores that our running pods request there."""
+    total: dict[str, int] = {}
+    for pods in seen.pods.values():
+        for pod in pods.values():
+            node = pod["spec"].get("nodeName")
+            if node and job_status.running_pod(pod):
+                for container in pod["spec"]["containers"]:
+                    requests = (container.get("resources") or {}).get("requests") or {}
+                    total[node] = total.get(node, 0) + parse_quantity(
+                        "cpu", str(requests.get("cpu", "0"))
+                    )
+    return total
 
 
 def node_row(node: Document, now: int) -> Document | None:

@@ -14,6 +14,7 @@ from sluice.core.observation import (
     disappeared,
     judge,
     node_row,
+    requested_cpu,
     orphans,
     unfinished_business,
 )
@@ -28,6 +29,7 @@ from sluice.ports import (
     Leases,
     LogArchive,
     Nodes,
+    Prices,
     Workloads,
 )
 from sluice.usecases.migrate import Migrate, was_moved
@@ -56,6 +58,7 @@ class Observe:
     nodes: Nodes
     archive: LogArchive
     leases: Leases
+    prices: Prices
     clock: Clock
     migrate: Migrate
     pods_ready_ms: int = 900_000
@@ -144,7 +147,7 @@ class Observe:
                 job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
             )
         self.remind(name, records, seen, now)
-        self.count_nodes(name, cluster, now)
+        self.count_nodes(name, cluster, seen, now)
         return seen, versions
 
     def check(self, name: str, cluster: Cluster, seen: Seen) -> None:
@@ -155,15 +158,23 @@ class Observe:
             cluster, seen, [c for w in records for c in judge(w, seen, now, self.pods_ready_ms)]
         )
         self.remind(name, records, seen, now)
-        self.count_nodes(name, cluster, now)
+        self.count_nodes(name, cluster, seen, now)
 
     def remind(self, name: str, records: Sequence[Workload], seen: Seen, now: int) -> None:
         if again := unfinished_business(records, seen, now):
             self.commands.send(name, again)
 
-    def count_nodes(self, name: str, cluster: Cluster, now: int) -> None:
+    def count_nodes(self, name: str, cluster: Cluster, seen: Seen, now: int) -> None:
+        """The inventory: what each machine is, costs, and holds of ours."""
         nodes, _ = cluster.list("Node")
-        self.nodes.put_many(name, [row for node in nodes if (row := node_row(node, now))])
+        requested = requested_cpu(seen)
+        rows = []
+        for node in nodes:
+            if row := node_row(node, now):
+                price = self.prices.hourly(row["type"], row["zone"], row["capacity_type"])
+                row["requested"] = {"cpu": f"{requested.get(row['node'], 0)}m"}
+                rows.append(row if price is None else {**row, "price": price})
+        self.nodes.put_many(name, rows)
 
     def mark(self, cluster: Cluster, seen: Seen, events: Sequence[Event]) -> None:
         """Judge just the workloads whose Jobs have something new to say."""
