@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.builders import FAIR, Json, cohort, preemption, queue, running, simulate, waiting
+from tests.simulation.builders import (
+    FAIR,
+    Json,
+    cohort,
+    preemption,
+    queue,
+    running,
+    simulate,
+    waiting,
+)
 
 BIG = 2**63 - 1
 RECLAIM = preemption("LowerPriority", "Any")

@@ -140,7 +140,10 @@ def _borrow_in_first_or_preempt_in_second(preference: str) -> Any:
 
 
 def test_all_resources_of_a_group_get_the_same_flavor() -> None:
-    group: dict[str, Json] = {"first": {"cpu": 8, "memory": "1Gi"}, "second": {"cpu": 8, "memory": "8Gi"}}
+    group: dict[str, Json] = {
+        "first": {"cpu": 8, "memory": "1Gi"},
+        "second": {"cpu": 8, "memory": "8Gi"},
+    }
     result = simulate(queue("q", None, group), waiting("w", "q", cpu=1, memory="2Gi"))
 
     assert result.admitted == {"w": "second"}
