@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from sluice.core.happenings import Happening
 from sluice.core.interruption import Notice
 from sluice.core.migration import Advance, Migration
 from sluice.core.replacement import Ban
-from sluice.core.workload import Change, Workload, after, index_keys
+from sluice.core.workload import Change, State, Workload, after, index_keys
+from sluice.errors import ManifestUnavailable
 from sluice.ports import (
     AlreadyExists,
     CatalogEdit,
@@ -58,7 +60,7 @@ class MemoryWorkloads:
 
     def create(self, workload: Workload) -> Created:
         existing = self.rows.get(workload.id)
-        if existing is None:
+        if existing is None or existing.state is State.REJECTED:
             self.write(workload)
             return Created.NEW
         return Created.SAME if existing.digest == workload.digest else Created.DIFFERENT
@@ -174,7 +176,7 @@ class MemoryCatalog:
 @dataclass
 class MemoryManifests:
     rows: dict[str, Document] = field(default_factory=dict)
-    references: dict[str, bytes] = field(default_factory=dict)
+    objects: dict[str, bytes] = field(default_factory=dict)
 
     def put_many(self, manifests: Mapping[str, Document]) -> None:
         self.rows |= manifests
@@ -183,7 +185,12 @@ class MemoryManifests:
         return {i: self.rows[i] for i in ids if i in self.rows}
 
     def fetch(self, reference: str, sha256: str) -> bytes:
-        return self.references[reference + sha256]
+        if reference not in self.objects:
+            raise ManifestUnavailable(f"cannot read {reference}")
+        body = self.objects[reference]
+        if hashlib.sha256(body).hexdigest() != sha256:
+            raise ManifestUnavailable(f"{reference} has another sha256 than {sha256}")
+        return body
 
 
 @dataclass
@@ -213,16 +220,20 @@ class RecordedTimeline:
         self.append(happenings)
 
     def of(self, workload_id: str) -> list[Mapping[str, Any]]:
+        lines = {
+            (line.at, line.workload.generation, line.what): line
+            for line in self.lines
+            if line.workload.id == workload_id
+        }
         return [
             {
-                "at": line.at,
-                "generation": line.workload.generation,
-                "what": line.what,
+                "at": at,
+                "generation": generation,
+                "what": what,
                 "message": line.message,
                 "detail": line.detail,
             }
-            for line in self.lines
-            if line.workload.id == workload_id
+            for (at, generation, what), line in sorted(lines.items(), key=lambda each: each[0])
         ]
 
 

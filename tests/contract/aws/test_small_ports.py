@@ -1,0 +1,108 @@
+"""The ports Manifests, Timeline, Leases, Nodes and LogArchive."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+import pytest
+from sluice.core.happenings import Happening
+from sluice.errors import ManifestUnavailable
+
+from tests.contract.aws.builders import CLUSTER, NOW, a_workload
+from tests.contract.aws.ports import Ports
+
+
+def test_manifests_come_back_verbatim_whatever_their_size(ports: Ports) -> None:
+    large = {"noise": secrets.token_hex(400_000)}  # too much for an item, even compressed
+    small = {"kind": "Job", "n": 1.5, "text": "ünïcode ✓", "empty": {}, "none": None}
+
+    ports.manifests.put_many({"small": small, "large": large})
+
+    assert ports.manifests.get_many(["large", "missing", "small"]) == {
+        "small": small,
+        "large": large,
+    }
+
+
+def test_more_manifests_than_one_request_takes(ports: Ports) -> None:
+    many = {f"m{number}": {"n": number} for number in range(60)}
+
+    ports.manifests.put_many(many)
+
+    assert ports.manifests.get_many(many) == many
+    assert ports.manifests.get_many([]) == {}
+
+
+def test_a_reference_is_fetched_if_its_digest_agrees(ports: Ports) -> None:
+    body = b'{"kind": "Job"}'
+    uri = ports.bucket.put("some/place.json", body)
+    digest = hashlib.sha256(body).hexdigest()
+
+    assert ports.manifests.fetch(uri, digest) == body
+    with pytest.raises(ManifestUnavailable, match="sha256"):
+        ports.manifests.fetch(uri, "0" * 64)
+    with pytest.raises(ManifestUnavailable, match="cannot read"):
+        ports.manifests.fetch(f"{uri}.missing", digest)
+
+
+def happening(at: int, what: str, message: str = "", generation: int = 0) -> Happening:
+    workload = a_workload(generation=generation)
+    return Happening(workload, at, what, message, {"n": 1})
+
+
+def test_a_timeline_is_ordered_by_time_and_bears_repetition(ports: Ports) -> None:
+    lines = [happening(NOW + 5, "Admitted", generation=1), happening(NOW, "Submitted", "hello")]
+
+    ports.timeline.append(lines)
+    ports.timeline.append(lines[:1])
+
+    assert ports.timeline.of("w1") == [
+        {"at": NOW, "generation": 0, "what": "Submitted", "message": "hello", "detail": {"n": 1}},
+        {"at": NOW + 5, "generation": 1, "what": "Admitted", "message": "", "detail": {"n": 1}},
+    ]
+    assert ports.timeline.of("nobody") == []
+
+
+def test_one_batch_may_hold_the_same_line_twice(ports: Ports) -> None:
+    ports.timeline.append([happening(NOW, "Submitted"), happening(NOW, "Submitted")])
+
+    assert len(ports.timeline.of("w1")) == 1
+
+
+def test_a_lease_belongs_to_one_owner_until_it_ends(ports: Ports) -> None:
+    leases = ports.leases
+
+    assert leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10)
+    assert not leases.acquire(CLUSTER, "b", now=NOW + 10, until=NOW + 20)
+    assert leases.acquire("elsewhere", "b", now=NOW, until=NOW + 10)
+    assert leases.acquire(CLUSTER, "a", now=NOW + 10, until=NOW + 20)
+    assert leases.acquire(CLUSTER, "b", now=NOW + 21, until=NOW + 30)
+    assert not leases.acquire(CLUSTER, "a", now=NOW + 21, until=NOW + 30)
+    assert leases.acquire(CLUSTER, "b", now=NOW + 22, until=0)
+    assert leases.acquire(CLUSTER, "a", now=NOW + 22, until=NOW + 30)
+
+
+def test_nodes_are_kept_by_cluster_and_instance_and_leases_are_none(ports: Ports) -> None:
+    first = {"instance": "i-1", "type": "c5.large", "ready": False, "allocatable": {"cpu": "2"}}
+    ports.leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10)
+
+    ports.nodes.put_many(CLUSTER, [first, {**first, "instance": "i-2"}])
+    ports.nodes.put_many(CLUSTER, [{**first, "ready": True}])
+    ports.nodes.put_many("other", [{**first, "instance": "i-3"}])
+
+    found = {node["instance"]: node for node in ports.nodes.of(CLUSTER)}
+    assert set(found) == {"i-1", "i-2"}
+    assert (found["i-1"]["ready"], found["i-1"]["allocatable"]) == (True, {"cpu": "2"})
+    assert found["i-2"]["ready"] is False
+    assert ports.nodes.of("nowhere") == []
+
+
+def test_logs_are_listed_and_read_by_generation_pod_and_container(ports: Ports) -> None:
+    ports.logs.put("w1", 0, "pod-a", "main", b"first\n")
+    ports.logs.put("w1", 1, "pod-b", "side", "ünïcode\n".encode())
+    ports.logs.put("w10", 0, "pod", "main", b"of another\n")
+
+    assert sorted(ports.logs.list("w1")) == ["0/pod-a/main", "1/pod-b/side"]
+    assert ports.logs.get("w1", 1, "pod-b", "side") == "ünïcode\n".encode()
+    assert ports.logs.list("nobody") == []
