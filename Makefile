@@ -17,7 +17,7 @@ check: setup ## A developer's loop: linters, types, import contracts, unit and p
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy layers/sluice/python/sluice functions cli infra local agent app.py
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 -m "not stack and not kubelet" tests
+	$(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet" tests
 
 test: setup ## Everything: check, then the embedded stack (builds the control plane if need be)
 	$(MAKE) --no-print-directory check
