@@ -42,17 +42,18 @@ class Progress:
         for resource, amount in moment.in_use.items():
             self.in_use.setdefault(resource, Curve()).step(moment.at_ms, amount)
         self._moments += 1
-        if self._moments % _MOMENTS_BETWEEN_LOOKS == 0 and self.clock() >= self._due:
-            self._due = self.clock() + (
-                _SECONDS_BETWEEN_REFRESHES if self._live else _SECONDS_BETWEEN_LINES
-            )
-            line = (
-                f"{self.scenario.name}: {moment.at_ms / 1000:,.1f} s of virtual time, "
-                f"{moment.admissions:,} of {len(self.scenario.jobs):,} admitted, "
-                f"{moment.pending:,} waiting"
-            )
-            click.echo(f"\r{line}\x1b[K" if self._live else line, nl=not self._live, err=True)
-            self.wrote = True
+        if self._moments % _MOMENTS_BETWEEN_LOOKS == 0 and (now := self.clock()) >= self._due:
+            self._due = now + (_SECONDS_BETWEEN_REFRESHES if self._live else _SECONDS_BETWEEN_LINES)
+            self._tell(moment)
+
+    def _tell(self, moment: Moment) -> None:
+        line = (
+            f"{self.scenario.name}: {moment.at_ms / 1000:,.1f} s of virtual time, "
+            f"{moment.admissions:,} of {len(self.scenario.jobs):,} admitted, "
+            f"{moment.pending:,} waiting"
+        )
+        click.echo(f"\r{line}\x1b[K" if self._live else line, nl=not self._live, err=True)
+        self.wrote = True
 
     def close(self) -> None:
         """Clears the progress line."""

@@ -243,6 +243,8 @@ class Fields:
 
     def _list(self, key: str, required: bool) -> list[Any]:
         value = self._take(key, required)
+        if required and value == []:
+            self.wrong(key, "must not be empty")
         if value is None or isinstance(value, list):
             return value or []
         self.wrong(key, f"must be a list, not {_described(value)}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,18 +34,20 @@ class Curve:
         """Mean values of equal parts of the time from 0 to `end_ms`, weighted by time."""
         if not self.steps or end_ms <= 0:
             return []
-        sums = [0.0] * columns
-        width = end_ms / columns
-        for (begin, value), (end, _) in zip(
-            self.steps, [*self.steps[1:], (end_ms, 0.0)], strict=True
-        ):
-            at = float(begin)
-            while at < min(end, end_ms):
-                column = min(int(at / width), columns - 1)
-                until = min(end, (column + 1) * width) if column < columns - 1 else float(end)
-                sums[column] += value * (until - at)
-                at = until
-        return [total / width for total in sums]
+        edges = [end_ms * column / columns for column in range(columns + 1)]
+        parts = (value * (end - begin) for (begin, value), (end, _) in pairwise(self.steps))
+        up_to_step = [0.0, *accumulate(parts)]
+
+        def area(until: float) -> float:
+            """Value times milliseconds from 0 to a time."""
+            index = bisect_right(self.steps, until, key=itemgetter(0)) - 1
+            if index < 0:
+                return 0.0
+            at_ms, value = self.steps[index]
+            return up_to_step[index] + value * (until - at_ms)
+
+        areas = [area(edge) for edge in edges]
+        return [(after - before) * columns / end_ms for before, after in pairwise(areas)]
 
     def _thin(self) -> None:
         """Replaces each two neighbours by one step of the same area."""
