@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-
-from cli.main import sluice
-from cli.simulation_progress import Progress
 from sluice.simulation.curve import Curve, blocks
 from sluice.simulation.outcome import Moment
 from sluice.simulation.scenario import parse_scenario
+
+from cli.main import sluice
+from cli.simulation_progress import Progress
 from tests.simulation.builders import Json, documents, queue, waiting
 from tests.simulation.test_load import load
 

@@ -4,8 +4,6 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-
-from cli.yaml_stream import parse_yaml
 from sluice.core.document import DocumentError
 from sluice.core.model import (
     FungibilityChoice,
@@ -24,6 +22,8 @@ from sluice.core.quantity import (
 )
 from sluice.simulation.expectation import differences
 from sluice.simulation.scenario import parse_scenario
+
+from cli.yaml_stream import parse_yaml
 from tests.simulation.builders import (
     Json,
     documents,

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-
 from sluice.simulation.engine import Simulation
 from sluice.simulation.outcome import Moment
 from sluice.simulation.report import distribution, report, utilisation
 from sluice.simulation.scenario import parse_scenario
+
 from tests.simulation.builders import (
     FAIR,
     Json,

@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from sluice.core.model import Aging, Assignment, PodSetAssignment, Policy, QueueingStrategy
 from sluice.simulation.engine import Simulation
 from sluice.simulation.job import Job
 from sluice.simulation.outcome import Outcome
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
+
 from tests.simulation.arithmetic import Tree, charge, usage_over_time
 from tests.simulation.builders import (
     FAIR,
@@ -28,6 +28,7 @@ from tests.simulation.builders import (
     waiting,
 )
 
+THOUSAND = settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 HISTORIES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LIMIT = st.none() | st.integers(0, 4)
 LATENCY = st.sampled_from([0, 30, 250])
@@ -95,14 +96,53 @@ def run(case: list[Json], latency_ms: int) -> tuple[Scenario, Outcome]:
     return scenario, Simulation(scenario, commit_latency_ms=latency_ms).run()
 
 
-@HISTORIES
+@THOUSAND
 @given(histories(), LATENCY)
-def test_quota_is_never_exceeded_at_any_node_at_any_time(case: list[Json], latency: int) -> None:
+def test_every_history_keeps_what_we_promise(case: list[Json], latency: int) -> None:
+    # A run that never comes to rest raises: nobody evicts anybody in circles.
     scenario, outcome = run(case, latency)
     tree = Tree.of(scenario.objects)
 
+    quota_is_never_exceeded(tree, outcome)
+    nothing_is_lost(scenario, outcome)
+    whoever_could_run_did(scenario, tree, outcome)
+    evictions_are_bounded(scenario, outcome)
+
+
+def quota_is_never_exceeded(tree: Tree, outcome: Outcome) -> None:
+    """At no node and no time."""
     for instant, used in usage_over_time(outcome):
         assert tree.exceeded(used) == [], f"at {instant} ms"
+
+
+def nothing_is_lost(scenario: Scenario, outcome: Outcome) -> None:
+    """Everybody has finished or waits, and every admission ended in a finish or an eviction."""
+    finished = [job.workload.id for job, _ in outcome.finished]
+    pending = [job.workload.id for job, _ in outcome.pending]
+    assert sorted(finished + pending) == sorted(job.workload.id for job in scenario.jobs)
+    assert len(outcome.admitted) == len(finished) + len(outcome.preempted)
+
+
+def whoever_could_run_did(scenario: Scenario, tree: Tree, outcome: Outcome) -> None:
+    """All runtimes are finite, so the tree is empty at the end.
+
+    Whoever still waits is too large for it even at the smallest size, or stands in a strict queue
+    behind somebody who is.
+    """
+    queues = {one.name: one for one in scenario.objects.cluster_queues}
+    for name in {job.workload.cluster_queue for job, _ in outcome.pending}:
+        waiting_here = [job for job, _ in outcome.pending if job.workload.cluster_queue == name]
+        fitting = [job.workload.id for job in waiting_here if fits(tree, job)]
+        if queues[name].queueing_strategy is QueueingStrategy.BEST_EFFORT_FIFO:
+            assert fitting == []
+        else:
+            assert len(fitting) < len(waiting_here)
+
+
+def evictions_are_bounded(scenario: Scenario, outcome: Outcome) -> None:
+    """Nobody is evicted more often than others can arrive or come back to do it."""
+    times = Counter(one.step.victim for one in outcome.preempted)
+    assert max(times.values(), default=0) < 3 * len(scenario.jobs)
 
 
 @HISTORIES
@@ -111,36 +151,6 @@ def test_equal_input_gives_equal_bytes(case: list[Json], latency: int) -> None:
     first, second = (json.dumps(report(*run(case, latency))) for _ in range(2))
 
     assert first == second
-
-
-@HISTORIES
-@given(histories(), LATENCY)
-def test_nothing_is_lost(case: list[Json], latency: int) -> None:
-    scenario, outcome = run(case, latency)
-
-    finished = [job.workload.id for job, _ in outcome.finished]
-    pending = [job.workload.id for job, _ in outcome.pending]
-    assert sorted(finished + pending) == sorted(job.workload.id for job in scenario.jobs)
-    assert len(outcome.admitted) == len(finished) + len(outcome.preempted)
-
-
-@HISTORIES
-@given(histories(), LATENCY)
-def test_whoever_could_run_does_so_in_the_end(case: list[Json], latency: int) -> None:
-    # All runtimes are finite: at the end the tree is empty, and whoever still waits is too large
-    # for it even at the smallest size, or stands in a strict queue behind somebody who is.
-    scenario, outcome = run(case, latency)
-    tree = Tree.of(scenario.objects)
-    queues = {one.name: one for one in scenario.objects.cluster_queues}
-    waiting_in = {job.workload.cluster_queue for job, _ in outcome.pending}
-
-    for name in waiting_in:
-        waiting_here = [job for job, _ in outcome.pending if job.workload.cluster_queue == name]
-        fitting = [job.workload.id for job in waiting_here if fits(tree, job)]
-        if queues[name].queueing_strategy is QueueingStrategy.BEST_EFFORT_FIFO:
-            assert fitting == []
-        else:
-            assert len(fitting) < len(waiting_here)
 
 
 def fits(tree: Tree, job: Job) -> bool:
@@ -270,14 +280,3 @@ def test_nothing_starves_under_aging(priority: int, stream: int, latency: int) -
     # After 200 ms for each level and the run of those before it, it is the big one's turn.
     wait_ms = outcome.waits_ms["big"]
     assert wait_ms <= 200 * priority + 2 * (250 + 2 * latency)
-
-
-@HISTORIES
-@given(histories(), LATENCY)
-def test_no_two_workloads_evict_each_other_for_ever(case: list[Json], latency: int) -> None:
-    # A run that never comes to rest raises; one that does evicts nobody more often than others
-    # arrive to evict it.
-    scenario, outcome = run(case, latency)
-
-    times_evicted = Counter(one.step.victim for one in outcome.preempted)
-    assert max(times_evicted.values(), default=0) < len(scenario.jobs) * 3

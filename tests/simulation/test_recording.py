@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-
-from cli.main import sluice
 from sluice.core.catalog import Catalog
 from sluice.core.model import (
     AdmissionFairSharing,
@@ -32,6 +30,8 @@ from sluice.core.recording import (
     snapshot_digest,
 )
 from sluice.simulation.scenario import parse_scenario
+
+from cli.main import sluice
 from tests.simulation.builders import (
     Json,
     cohort,

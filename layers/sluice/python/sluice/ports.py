@@ -50,7 +50,7 @@ class Workloads(Protocol):
         ...
 
     def inbox(self, key: str, *, limit: int) -> list[str]:
-        """Ids below an `inbox` key (core.workload.pending_key, release_key) in order; may be stale."""
+        """Ids below an `inbox` key (core.workload: pending_key, release_key), in order; may lag."""
         ...
 
     def active(self, cluster: str, root: str | None = None) -> list[str]:
@@ -58,7 +58,7 @@ class Workloads(Protocol):
         ...
 
     def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
-        """The newest workloads of a LocalQueue (`namespace/name`), newest first; may be stale."""
+        """Workloads of a LocalQueue (`namespace/name`), newest first; may lag."""
         ...
 
 

@@ -39,7 +39,7 @@ class DynamoDBLedgers:
         )
 
     def commit(self, commit: Commit) -> Committed:
-        """Source: ledger-protocol §3. A replayed commit fails its version check, so it is harmless."""
+        """A replayed commit fails its version check, so it is harmless."""
         items = self._items(commit)
         for attempt in range(ATTEMPTS):
             try:

@@ -1,4 +1,4 @@
-"""What an instance costs by the hour: spot prices from EC2, on-demand prices from the price list."""
+"""What an instance costs: spot prices from EC2, on-demand prices from the price list."""
 
 from __future__ import annotations
 

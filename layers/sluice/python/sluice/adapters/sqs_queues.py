@@ -23,7 +23,7 @@ class SQSKicks:
     queue: str
 
     def kick(self, roots: Iterable[str]) -> None:
-        """Every kick gets a deduplication id of its own: a swallowed kick would be a lost wake-up."""
+        """Each kick has a deduplication id of its own: a swallowed one is a lost wake-up."""
         entries = [
             {
                 "Id": str(position),

@@ -65,7 +65,7 @@ def to_record(workload: Workload) -> dict[str, Any]:
 
 
 def to_workload(record: Mapping[str, Any]) -> Workload:
-    """Inverse of `to_record`; unknown attributes are left aside, so older code reads newer items."""
+    """Inverse of `to_record`; unknown attributes are left aside: old code reads new items."""
     # Whoever nobody knows has a record too: without name, namespace and queue.
     values: dict[str, Any] = dict.fromkeys(REQUIRED, "")
     values |= {name: record[name] for name in FIELDS if name in record}

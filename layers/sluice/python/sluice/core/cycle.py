@@ -48,7 +48,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of a record with what it adds to its ClusterQueue's usage (negative: gives back)."""
+    """One change of a record, and what it adds to its ClusterQueue's usage (or gives back)."""
 
     change: Change
     cq: str
@@ -106,7 +106,8 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         cq = admission.cluster_queue
         reservation = Reservation(workload.generation, cq, cluster, now, assigned)
         weight = cells(workload.pod_sets, reservation)
-        admitted.append(Step(lifecycle.admit(workload, reservation, gathered.root, now), cq, weight))
+        change = lifecycle.admit(workload, reservation, gathered.root, now)
+        admitted.append(Step(change, cq, weight))
     preempted = [
         Step(lifecycle.reclaim(victim, preemption(step.by, step.reason)), step.cluster_queue, {})
         for step in plan.preemptions

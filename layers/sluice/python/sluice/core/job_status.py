@@ -82,7 +82,7 @@ def exit_codes(pods: Iterable[Document]) -> dict[str, dict[str, int]]:
 
 
 def why_failed(pods: Iterable[Document]) -> str:
-    """One sentence for people: the first container that ended badly, or what a pod says of itself."""
+    """For people: the first container that ended badly, or what a pod says of itself."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status") or {}
         for container in status.get("containerStatuses") or ():

@@ -47,7 +47,7 @@ PERMANENT = {400, 403, 404, 405, 413, 422}
 
 @dataclass(frozen=True)
 class Act:
-    """Level-triggered: reads each record and does what it still asks for, so repeats are harmless."""
+    """Level-triggered: does what each record still asks for, so repeats are harmless."""
 
     workloads: Workloads
     manifests: Manifests
@@ -76,7 +76,7 @@ class Act:
             self.workloads.apply([change for change in stopped if change])
 
     def dispatch(self, name: str, cluster: Cluster, wanted: Sequence[Workload]) -> None:
-        """Create suspended, claim, and only then un-suspend, with the claimed UID as precondition."""
+        """Create suspended, claim, only then un-suspend, with the claimed UID as precondition."""
         fresh = (w for w in wanted if w.state is State.ADMITTED)
         manifests = self.manifests.get_many(w.manifest_key for w in fresh)
         flavors = configured(self.catalog.snapshot()).queues.flavors

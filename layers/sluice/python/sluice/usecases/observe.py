@@ -14,8 +14,8 @@ from sluice.core.observation import (
     disappeared,
     judge,
     node_row,
-    requested_cpu,
     orphans,
+    requested_cpu,
     unfinished_business,
 )
 from sluice.core.workload import Change, State, Workload

@@ -53,7 +53,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Submit:
-    """A message is done only when its durable record exists; neighbours never disturb each other."""
+    """A message is done only when its durable record exists; neighbours do not disturb it."""
 
     workloads: Workloads
     manifests: Manifests
