@@ -341,14 +341,16 @@ class MemoryLeases:
 
 @dataclass
 class FakeKubernetes:
-    """A cluster of Jobs and Pods with UIDs, preconditions and foreground deletion.
+    """A cluster of Jobs, Pods and Nodes with UIDs, preconditions and foreground deletion.
 
-    `finish` plays the Job controller; pods exist from the un-suspension on.
+    `finish` plays the Job controller; pods exist from the un-suspension on. `vanish` plays EC2: the
+    pods of a machine that is gone stay in the API until someone removes them.
     """
 
     objects: dict[tuple[str, str, str], Document] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     started: list[str] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
 
     def create(self, document: Document) -> Document | AlreadyExists:
         metadata = document["metadata"]
@@ -356,6 +358,8 @@ class FakeKubernetes:
         if key in self.objects:
             return AlreadyExists(self.objects[key])
         made = {**document, "metadata": {**metadata, "uid": f"uid-{next(self.numbers)}"}}
+        if document["kind"] == "Pod":
+            made.setdefault("status", {"phase": "Pending"})
         self.objects[key] = made
         return made
 
@@ -381,19 +385,21 @@ class FakeKubernetes:
 
     def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
         found = self.get(kind, namespace, name)
-        if found is None or found["metadata"]["uid"] != patch["metadata"].get(
+        metadata = patch.get("metadata", {})
+        if found is None or found["metadata"]["uid"] != metadata.get(
             "uid", found["metadata"]["uid"]
         ):
             return None
-        spec = {**found["spec"], **patch.get("spec", {})}
+        spec = {**found.get("spec", {}), **patch.get("spec", {})}
         if kind == "Job" and found["spec"].get("suspend") and not spec["suspend"]:
             self.started.append(name)
             self._add_pod(found)
-        marks = patch.get("metadata", {}).get("annotations", {})
-        metadata = found["metadata"]
-        if marks:
-            metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **marks}}
-        self.objects[kind, namespace, name] = {**found, "metadata": metadata, "spec": spec}
+        marks = {**found["metadata"].get("annotations", {}), **metadata.get("annotations", {})}
+        kept = {**found["metadata"], "annotations": marks}
+        made = {**found, "metadata": kept, "spec": spec}
+        if kind == "Job" and not spec["suspend"]:
+            made.setdefault("status", {"ready": 1})
+        self.objects[kind, namespace, name] = made
         return self.objects[kind, namespace, name]
 
     def delete(
@@ -405,10 +411,18 @@ class FakeKubernetes:
         uid: str = "",
         grace_seconds: int | None = None,
     ) -> bool:
-        assert grace_seconds in (None, 0)
         found = self.get(kind, namespace, name)
         if found is None or (uid and found["metadata"]["uid"] != uid):
             return False
+        if kind == "Pod":
+            assert grace_seconds == 0, "nobody else deletes pods"
+            self._remove_pod(namespace, name)
+            return True
+        pod = self.get("Pod", namespace, f"{name}-pod") if kind == "Job" else None
+        if pod is not None and pod["spec"]["nodeName"] in self.dead:
+            deleted = {**found["metadata"], "deletionTimestamp": "now"}
+            self.objects[kind, namespace, name] = {**found, "metadata": deleted}
+            return True  # the Job waits for its pod, of which nobody reports the end
         del self.objects[kind, namespace, name]
         self.objects.pop(("Pod", namespace, f"{name}-pod"), None)
         return True
@@ -431,10 +445,14 @@ class FakeKubernetes:
         return self
 
     def running(self) -> list[str]:
+        """The workload of every pod that really runs."""
         return [
             each["metadata"]["labels"]["sluice.dev/workload"]
-            for (kind, _, _), each in self.objects.items()
-            if kind == "Pod" and each["status"]["phase"] == "Running"
+            for (kind, namespace, _), each in self.objects.items()
+            if kind == "Pod"
+            and namespace != "sluice-system"
+            and each["status"]["phase"] == "Running"
+            and each["spec"]["nodeName"] not in self.dead
         ]
 
     def finish(self, namespace: str, name: str, *, exit_code: int = 0) -> None:
@@ -452,6 +470,54 @@ class FakeKubernetes:
         }
         self.objects["Pod", namespace, f"{name}-pod"] = {**pod, "status": status}
 
+    def node(self) -> str:
+        """A node that takes pods; bought if there is none."""
+        for (kind, _, name), each in self.objects.items():
+            if kind == "Node" and name not in self.dead and not each["spec"].get("unschedulable"):
+                return name
+        number = next(self.numbers)
+        name, labels = f"node-{number}", {
+            "node.kubernetes.io/instance-type": "m5.large",
+            "topology.kubernetes.io/zone": f"z-{number}",
+            "karpenter.sh/capacity-type": "spot",
+            "sluice.dev/checkpoint": "criu-4.2",
+        }  # fmt: skip
+        metadata = {"name": name, "labels": labels}
+        self.create(
+            {"kind": "Node", "metadata": metadata, "spec": {"providerID": f"aws:///z/i-{number}"}}
+        )
+        return name
+
+    def provide(self) -> None:
+        """Karpenter and the scheduler: pods that wait get a node."""
+        for key, each in list(self.objects.items()):
+            if key[0] == "Pod" and each["status"]["phase"] == "Pending":
+                spec = {**each["spec"], "nodeName": self.node()}
+                self.objects[key] = {**each, "spec": spec, "status": {"phase": "Running"}}
+
+    def vanish(self, node: str) -> None:
+        """EC2 takes a machine; Kubernetes does not notice yet."""
+        self.dead.add(node)
+
+    def notice_the_dead(self) -> None:
+        """Karpenter and Kubernetes find out: node and pods go, Jobs get new pods."""
+        for name in self.dead:
+            self.objects.pop(("Node", "", name), None)
+        for (kind, namespace, name), each in list(self.objects.items()):
+            if kind == "Pod" and each["spec"].get("nodeName") in self.dead:
+                self._remove_pod(namespace, name)
+
+    def _remove_pod(self, namespace: str, name: str) -> None:
+        pod = self.objects.pop(("Pod", namespace, name), None)
+        key = ("Job", namespace, name.removesuffix("-pod"))
+        job = self.objects.get(key)
+        if pod is None or job is None:
+            return
+        if job["metadata"].get("deletionTimestamp"):
+            del self.objects[key]
+        elif pod["status"]["phase"] == "Running" and not job["spec"].get("suspend"):
+            self._add_pod(job)
+
     def _add_pod(self, job: Document) -> None:
         name = f"{job['metadata']['name']}-pod"
         namespace = job["metadata"]["namespace"]
@@ -463,7 +529,7 @@ class FakeKubernetes:
                     "namespace": namespace,
                     "labels": job["metadata"]["labels"],
                 },
-                "spec": {"containers": [{"name": "main"}], "nodeName": "node-1"},
+                "spec": {"containers": [{"name": "main"}], "nodeName": self.node()},
                 "status": {"phase": "Running"},
             }
         )

@@ -23,3 +23,18 @@ def test_nothing_is_lost_doubled_or_overcommitted(block: int) -> None:
         world.settle()
         most = max(most, world.running_seen)
     assert most >= 2, "the runs never had two workloads at work: they prove nothing"
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_nothing_is_lost_or_doubled_when_machines_end(block: int) -> None:
+    moved = 0
+    for seed in range(block * SEEDS // 10, (block + 1) * SEEDS // 10):
+        world = World(seed, machines_end=True)
+        for number in range(4):
+            mode = ["", "none", "application", "kubelet"][number]
+            world.submit(f"w{number}", "ab"[number % 2], 1 + number % 2, mode=mode)
+        for _ in range(160):
+            world.step()
+        world.settle()
+        moved += world.moved_seen
+    assert moved, "no workload ever moved: the runs prove nothing"

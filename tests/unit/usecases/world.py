@@ -5,10 +5,14 @@ One seed, one run. Every call into a port may be the last one of its Lambda (a c
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+from sluice.core.interruption import NOTICE_MS
+from sluice.core.marks import DONE, ORDER
 from sluice.core.observation import Seen
 from sluice.core.reservations import held_by
 from sluice.core.workload import (
@@ -24,10 +28,12 @@ from sluice.core.workload import (
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
+from sluice.usecases.interrupt import Interrupt
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
 from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.sweep import Sweep
+
 from tests.fakes import (
     FakeClock,
     FakeKubernetes,
@@ -50,7 +56,7 @@ from tests.fakes import (
 CLUSTER, ROOT = "batch-1", "cohort"
 
 
-class Crash(Exception):  # noqa: N818, it plays the end of a process, not an error
+class Crash(Exception):
     """The process ends here: nothing after this call happens."""
 
 
@@ -142,11 +148,13 @@ class World:
     seed: int
     crashes: float = 0.02
     queues: tuple[dict[str, Any], ...] = (queue("a", 2), queue("b", 1))
+    machines_end: bool = False
     dice: random.Random = field(init=False)
     running_seen: int = 0
+    moved_seen: int = 0
 
     def __post_init__(self) -> None:
-        self.dice = random.Random(self.seed)  # noqa: S311
+        self.dice = random.Random(self.seed)
         self.clock = FakeClock()
         self.workloads = MemoryWorkloads()
         self.catalog = MemoryCatalog()
@@ -160,13 +168,16 @@ class World:
         put += [("ClusterQueue", q["metadata"]["name"], q) for q in self.queues]
         assert self.catalog.edit(CatalogEdit(0, tuple(put), roots=(ROOT,)))
         self.streamed = 0
+        self.news: list[dict[str, Any]] = []
+        self.doomed: dict[str, int] = {}
+        self.saved_seen = {""}
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
 
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
 
-    def submit(self, name: str, cq: str, cpu: int, *, priority: int = 0) -> None:
+    def submit(self, name: str, cq: str, cpu: int, *, priority: int = 0, mode: str = "") -> None:
         workload = Workload(
             name,
             name,
@@ -179,6 +190,7 @@ class World:
             priority=priority,
             created_at=self.clock.now(),
             pod_sets=(PodSet("main", 1, {"cpu": cpu * 1000}),),
+            options={"checkpoint": {"mode": mode}} if mode else {},
         )
         self.manifests.put_many({workload.manifest_key: MANIFEST})
         self.workloads.create(workload)
@@ -233,9 +245,82 @@ class World:
         use = Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock)
         assert not use().drift
 
+    def machines(self) -> None:
+        """EC2 warns of a machine's end, or just ends it; its word comes late, twice, or never."""
+        used = sorted({each["spec"]["nodeName"] for (kind, _, _), each in self.kubernetes.objects.items()
+                       if kind == "Pod" and "nodeName" in each["spec"]})  # fmt: skip
+        alive = [node for node in used if node not in self.kubernetes.dead]
+        if alive and self.dice.random() < 0.5:
+            node = self.dice.choice(alive)
+            if self.dice.random() < 0.6:
+                self.doomed.setdefault(node, self.clock.now() + NOTICE_MS)
+                self.news.append(self.spot_notice(node, self.clock.now()))
+            else:
+                self.doomed[node] = self.clock.now()
+        for node, until in list(self.doomed.items()):
+            if until <= self.clock.now():
+                del self.doomed[node]
+                self.kubernetes.vanish(node)
+                self.news += [self.ended(node, "shutting-down"), self.ended(node, "terminated")]
+        self.kubernetes.provide()
+        if self.dice.random() < 0.05:
+            self.kubernetes.notice_the_dead()
+
+    def interrupt(self) -> None:
+        if not self.news:
+            return
+        position = self.dice.randrange(len(self.news))
+        event, f = self.news[position], self.fragile
+        use = Interrupt(
+            f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
+            f(self.migrations), self.timeline, self.clock, pool=Inline(),
+        )  # fmt: skip
+        if self.dice.random() < 0.9:  # otherwise it is lost
+            self._run(lambda: use(event, account="1", region="r"))
+        if self.dice.random() < 0.7:  # otherwise it comes again
+            self.news.pop(position)
+
+    def spot_notice(self, node: str, at: int) -> dict[str, Any]:
+        detail = {"instance-id": self.instance(node), "instance-action": "terminate"}
+        return self.event("EC2 Spot Instance Interruption Warning", at, detail)
+
+    def ended(self, node: str, state: str) -> dict[str, Any]:
+        detail = {"instance-id": self.instance(node), "state": state}
+        return self.event("EC2 Instance State-change Notification", self.clock.now(), detail)
+
+    def instance(self, node: str) -> str:
+        return node.replace("node-", "i-")
+
+    def event(self, kind: str, at: int, detail: dict[str, str]) -> dict[str, Any]:
+        time = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"version": "0", "id": f"{kind}-{at}", "account": "1", "region": "r",
+                "source": "aws.ec2", "detail-type": kind, "time": time, "resources": [],
+                "detail": detail}  # fmt: skip
+
+    def agents(self) -> None:
+        """The agents of living nodes carry out what they were told, or cannot."""
+        for (kind, namespace, name), pod in list(self.kubernetes.objects.items()):
+            ordered = pod["metadata"].get("annotations", {}).get(ORDER)
+            if kind != "Pod" or not ordered or pod["spec"]["nodeName"] in self.kubernetes.dead:
+                continue
+            uri = f"s3://bucket/{name}"
+            done = {
+                "order": ordered,
+                "uri": uri,
+                "bytes": 10**9,
+                "seconds": 9,
+                "at": self.clock.now(),
+            }
+            if self.dice.random() < 0.2:
+                done = {"order": ordered, "error": "criu failed"}
+            self.saved_seen.add(uri)
+            marks = {DONE: json.dumps(done)}
+            self.kubernetes.patch("Pod", namespace, name, {"metadata": {"annotations": marks}})
+
     def finish_one(self) -> None:
         pods = [key for key, each in self.kubernetes.objects.items()
-                if key[0] == "Pod" and each["status"]["phase"] == "Running"]  # fmt: skip
+                if key[0] == "Pod" and key[1] == "team" and each["status"]["phase"] == "Running"
+                and each["spec"]["nodeName"] not in self.kubernetes.dead]  # fmt: skip
         if pods:
             _, namespace, name = self.dice.choice(pods)
             job = name.removesuffix("-pod")
@@ -261,6 +346,10 @@ class World:
     def step(self) -> None:
         self.clock.pass_ms(self.dice.choice([10, 100, 1000, 20_000]))
         actions = [self.admit, self.act, self.act, self.relay, self.observe, self.finish_one]
+        if self.machines_end:
+            actions = [*actions[:-1], self.machines, self.interrupt, self.agents]
+            if self.dice.random() < 0.1:
+                actions = [self.finish_one]
         if self.dice.random() < 0.15:
             actions = [self.disturb, self.sweep]
         self.dice.choice(actions)()
@@ -271,6 +360,8 @@ class World:
         self.crashes = 0.0
         for _ in range(60):
             self.clock.pass_ms(20_000)
+            self.kubernetes.provide()
+            self.kubernetes.notice_the_dead()
             self.sweep()
             self.admit()
             self.observe()
@@ -303,7 +394,12 @@ class World:
         assert total <= 3000, f"seed {self.seed}: I2 {total} millicores of 3000"
         running = self.kubernetes.running()
         assert len(running) == len(set(running)), f"seed {self.seed}: I3 two runs of one workload"
+        self.moved_seen = sum(
+            run["outcome"] == "migrate" for w in self.workloads.rows.values() for run in w.runs
+        )
         self.running_seen = max(self.running_seen, len(running))
+        for w in self.workloads.rows.values():
+            assert w.restore_from in self.saved_seen, f"seed {self.seed}: restored from nothing"
         for workload_id in running:
             assert self.workloads.rows[workload_id].reservation, f"seed {self.seed}: I3 no quota"
 
