@@ -247,8 +247,8 @@ class World:
 
     def machines(self) -> None:
         """EC2 warns of a machine's end, or just ends it; its word comes late, twice, or never."""
-        used = sorted({each["spec"]["nodeName"] for (kind, _, _), each in self.kubernetes.objects.items()
-                       if kind == "Pod" and "nodeName" in each["spec"]})  # fmt: skip
+        pods, _ = self.kubernetes.list("Pod")
+        used = sorted({pod["spec"]["nodeName"] for pod in pods if "nodeName" in pod["spec"]})
         alive = [node for node in used if node not in self.kubernetes.dead]
         if alive and self.dice.random() < 0.5:
             node = self.dice.choice(alive)
