@@ -467,10 +467,7 @@ class Scheduler:
             current.again = current.again or current.reserved_by_parked
             return
         if entry.version != books.version and not self._still_fits(entry):
-            # Another one was faster. The next round nominates it again, if there is any chance.
-            line = entry.line
-            if self._nominator.is_hopeless(queue, line.shape, line.priority, current.now_ms):
-                self._park(queue, line, current)
+            self._lose(entry, current)
             return
         del self._waiting_in[workload.id]
         queue.backlog.discard(workload.id)
@@ -486,6 +483,16 @@ class Scheduler:
         self._pending[workload.id] = _Pending(queue, workload, nomination)
         if queue.strict:
             current.closed.add(queue.node)
+
+    def _lose(self, entry: _Entry, current: _Pass) -> None:
+        """Another one was faster; the next pass nominates it again, if there is any chance."""
+        queue, line = entry.queue, entry.line
+        if self._nominator.is_hopeless(queue, line.shape, line.priority, current.now_ms):
+            self._park(queue, line, current)
+            return
+        current.closed.add(queue.node)
+        current.refused.append(line)
+        current.again = True
 
     def _still_fits(self, entry: _Entry) -> bool:
         """Whether the nominated cells fit once its victims are gone."""
