@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.core.plain import digest
+from sluice.core.recording import decide, first_difference, plain_plan, read_recording
 
 from cli.app import pass_app
 from cli.errors import RefusedError
 from cli.exit_codes import Exit
-from sluice.core.plain import digest
-from sluice.core.recording import decide, first_difference, plain_plan, read_recording
 
 if TYPE_CHECKING:
     from cli.app import App
