@@ -118,3 +118,20 @@ def nodes(settings: Settings, endpoints: Endpoints) -> Part:
         after=("kube-apiserver", "ec2", "aws"),
         environment=endpoints.environment(),
     )  # fmt: skip
+
+
+def agent(endpoints: Endpoints) -> Part:
+    """One node agent for all process nodes; they share this machine."""
+    return Part(
+        "agent",
+        (
+            sys.executable, "-m", "local.checkpoint_agent",
+            "--kubeconfig", endpoints.kubeconfig,
+            "--label", "sluice.dev/node=process",
+            "--s3", endpoints.aws,
+        ),
+        port=None,
+        health=None,
+        after=("kube-apiserver", "aws"),
+        environment=endpoints.environment(),
+    )  # fmt: skip

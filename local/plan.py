@@ -66,7 +66,7 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         *control_plane.control_plane(settings, endpoints, ports),
     ]
     if (CLONE / "local" / "node" / "__main__.py").exists():
-        parts.append(aws.nodes(settings, endpoints))
+        parts += [aws.nodes(settings, endpoints), aws.agent(endpoints)]
     return endpoints, parts, steps(settings, endpoints)
 
 

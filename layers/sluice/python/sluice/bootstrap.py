@@ -190,6 +190,7 @@ def act() -> Act:
         clock(),
         migrate(),
         offerings(),
+        f"s3://{_env('BUCKET')}/checkpoints/",
     )
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: which driver saves a workload, how long that takes, how often it pays, what is kept."""
+"""Checkpoints: which driver saves a workload, how long it takes, how often it pays, what is kept."""
 
 from __future__ import annotations
 
@@ -61,6 +61,12 @@ class Checkpoint:
     took_ms: int = 0
     parent: str = ""
     node: str = ""
+    image: str = ""
+
+    @property
+    def source(self) -> str:
+        """What a run is restored from: the image where the runtime wants one, else the archive."""
+        return self.image or self.uri
 
     def row(self) -> dict[str, Any]:
         return {
@@ -72,6 +78,7 @@ class Checkpoint:
             "took_ms": self.took_ms,
             "parent": self.parent,
             "node": self.node,
+            "image": self.image,
         }
 
 

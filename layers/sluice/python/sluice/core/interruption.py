@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -119,19 +119,21 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
         case "EC2 Instance-terminate Lifecycle Action":
             return [notice(Kind.HOOK, at + NOTICE_MS, detail["EC2InstanceId"])]
         case "AWS Health Event":
-            if detail.get("service") != "EC2":
-                return Unreadable(f"a Health event of {detail.get('service')!r}")
-            region = detail.get("eventRegion") or region
-            starts = int(parsedate_to_datetime(detail["startTime"]).timestamp() * 1000)
-            return [
-                notice(Kind.MAINTENANCE, starts, entity["entityValue"])
-                for entity in detail.get("affectedEntities") or ()
-                if str(entity.get("entityValue", "")).startswith("i-")
-            ]
+            return _health(detail, notice)
         case _ if "Capacity Block" in what and "Expiration" in what:
             end = epoch_ms(detail["end-date"]) - BLOCK_LEAD_MS
             return ReservationNotice(detail["capacity-reservation-id"], at, end, account, region)
     return Unreadable(f"detail-type {what!r} is not known")
+
+
+def _health(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Heard:
+    if detail.get("service") != "EC2":
+        return Unreadable(f"a Health event of {detail.get('service')!r}")
+    starts = int(parsedate_to_datetime(detail["startTime"]).timestamp() * 1000)
+    named = [str(entity.get("entityValue", "")) for entity in detail.get("affectedEntities") or ()]
+    found = [notice(Kind.MAINTENANCE, starts, each) for each in named if each.startswith("i-")]
+    region = detail.get("eventRegion")
+    return [replace(each, region=region or each.region) for each in found]
 
 
 def epoch_ms(text: str) -> int:

@@ -11,7 +11,12 @@ from sluice.core.migration import Saved
 ORDER: Final = "sluice.dev/checkpoint-order"
 """Save the pod now; the value names the order, so that a repetition is none."""
 DONE: Final = "sluice.dev/checkpoint-done"
-"""The answer, as JSON: `{order, uri, bytes, seconds, at}` or `{order, error}`."""
+"""The answer, as JSON: `{order, uri, image?, bytes, seconds, at}` or `{order, error}`."""
+DRIVER: Final = "sluice.dev/checkpoint-driver"
+DESTINATION: Final = "sluice.dev/checkpoint-to"
+"""Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
+SIGNAL: Final = "sluice.dev/checkpoint-signal"
+"""What tells an application to save itself and go on; absent: it knows no such signal."""
 LEAVING: Final = "sluice.dev/leaving"
 """Until when (epoch ms) the pod can stay where it is."""
 
@@ -30,6 +35,7 @@ def answer(pod: Mapping[str, Any]) -> Saved | str | None:
         if error := done.get("error"):
             return str(error)
         took = int(float(done.get("seconds", 0)) * 1000)
-        return Saved(str(done["uri"]), int(done.get("bytes", 0)), took, int(done.get("at", 0)))
+        size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
+        return Saved(str(done["uri"]), size, took, at, str(done.get("image", "")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return f"the node's answer cannot be read: {error}"

@@ -41,9 +41,21 @@ class Saved:
     size: int = 0
     took_ms: int = 0
     at: int = 0
+    image: str = ""
+
+    @property
+    def source(self) -> str:
+        """What a run is restored from: the image where the runtime wants one, else the archive."""
+        return self.image or self.uri
 
     def row(self) -> dict[str, Any]:
-        return {"uri": self.uri, "size": self.size, "took_ms": self.took_ms, "at": self.at}
+        return {
+            "uri": self.uri,
+            "size": self.size,
+            "took_ms": self.took_ms,
+            "at": self.at,
+            "image": self.image,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +145,7 @@ def dumped(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advanc
 
 
 def dump_failed(migration: Migration, why: str) -> Advance:
-    """The dump is given up: the application is signalled, and goes on from an earlier checkpoint."""
+    """The dump is given up: the application is told, and goes on from an earlier checkpoint."""
     change = {"stage": Stage.DUMPING, "action": Action.SIGNAL, "error": why}
     return Advance(migration, (Stage.NOTICED, Stage.DUMPING), change)
 
@@ -213,7 +225,7 @@ def restore_source(migration: Migration | None, last: str) -> str:
     """The checkpoint that the next generation starts from: the new one, or the last good one."""
     if migration is None or migration.stage is not Stage.DUMPED or not migration.saved:
         return last
-    return next(iter(migration.saved.values())).uri
+    return next(iter(migration.saved.values())).source
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +264,7 @@ _LINES: Final[Sequence[tuple[str, str]]] = (
 
 
 def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
-    """The lines of the timeline that the record tells so far; telling them again changes nothing."""
+    """The lines of the timeline that the record tells so far; told again, they change nothing."""
     told = replace(workload, generation=migration.generation)
     for attribute, what in _LINES:
         if at := getattr(migration, attribute):
@@ -298,7 +310,9 @@ def downtime_ms(migration: Migration) -> int:
     """How long nothing ran: from the end of the source to the start of its successor."""
     if not migration.running_at:
         return 0
-    ended = migration.fenced_at or migration.stopping_at or migration.restoring_at
+    stopped = migration.stopping_at or migration.fenced_at or migration.restoring_at
+    # After a loss nothing ran from the moment that EC2 names.
+    ended = migration.noticed_at if migration.deadline <= migration.noticed_at else stopped
     return max(0, migration.running_at - ended)
 
 

@@ -6,8 +6,10 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core import marks as known_marks
 from sluice.core import pod_security, reserved_names
 from sluice.core.identity import job_name, volume_name
+from sluice.core.options import CheckpointMode
 from sluice.core.requests import jobs, parallel_pods
 from sluice.core.tenants import PodSecurity
 from sluice.core.vetting import MAX_GRACE_SECONDS, without_nulls
@@ -22,7 +24,6 @@ GENERATION: Final = "sluice.dev/generation"
 QUEUE: Final = "sluice.dev/queue"
 MANAGED: Final = "sluice.dev/managed"
 RESTORE_FROM: Final = "sluice.dev/restore-from"
-CHECKPOINT_DRIVER: Final = "sluice.dev/checkpoint-driver"
 POD_SET: Final = "sluice.dev/pod-set"
 _TTL_SECONDS: Final = 3600
 _DEFAULT_GRACE_SECONDS: Final = 30
@@ -49,6 +50,7 @@ class Run:
 
     `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
     alternatives for required node affinity, such as those that avoid quarantined offerings.
+    `checkpoints` is the address (`s3://BUCKET/PREFIX/`) below which node agents store them.
     """
 
     id: str
@@ -60,6 +62,7 @@ class Run:
     options: Options
     restore_from: str | None = None
     node_selector_terms: Sequence[Mapping[str, Any]] = ()
+    checkpoints: str = ""
 
 
 def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
@@ -131,11 +134,22 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
-    if driver := run.options.get("checkpoint", {}).get("mode"):
-        annotations[CHECKPOINT_DRIVER] = driver
+    annotations |= _checkpoint_marks(run)
     if run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
+
+
+def _checkpoint_marks(run: Run) -> dict[str, str]:
+    """What the node agent has to know to save the pod."""
+    checkpoint = run.options.get("checkpoint", {})
+    marks = {
+        known_marks.DRIVER: checkpoint.get("mode"),
+        known_marks.SIGNAL: checkpoint.get("signal"),
+    }
+    if run.checkpoints:
+        marks[known_marks.DESTINATION] = f"{run.checkpoints}{run.id}/{run.generation}/"
+    return {name: text for name, text in marks.items() if text} if checkpoint else {}
 
 
 def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
@@ -161,6 +175,14 @@ def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
         pod.setdefault("volumes", []).extend(_pod_volume(volume, run) for volume in volumes)
     for _, container in pod_security.containers(pod):
         _container(container, volumes, run)
+    if run.restore_from and restores_from_image(run):
+        pod["containers"][0]["image"] = run.restore_from
+
+
+def restores_from_image(run: Run) -> bool:
+    """Whether the checkpoint is an image, from which the container runtime restores by itself."""
+    dumped = run.options.get("checkpoint", {}).get("mode") == CheckpointMode.KUBELET
+    return dumped and not (run.restore_from or "").startswith("s3://")
 
 
 def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run) -> None:

@@ -15,7 +15,6 @@ from sluice.core.rendering import Placement, Run, render
 from sluice.core.replacement import avoiding
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
-    Change,
     Intent,
     IntentKind,
     PodSetAssignment,
@@ -57,6 +56,7 @@ class Act:
     clock: Clock
     migrate: Migrate
     offerings: Offerings
+    checkpoints: str = ""
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
@@ -85,7 +85,7 @@ class Act:
         def job_of(workload: Workload) -> Document | Intent | None:
             if workload.state is State.DISPATCHED:
                 return find(cluster, workload)
-            run = run_of(workload, flavors, terms)
+            run = run_of(workload, flavors, terms, self.checkpoints)
             return create(cluster, workload, manifests[workload.manifest_key], run)
 
         jobs = self.each(job_of, wanted)
@@ -150,6 +150,7 @@ def run_of(
     workload: Workload,
     flavors: Mapping[str, ResourceFlavor],
     terms: Sequence[Mapping[str, Any]] = (),
+    checkpoints: str = "",
 ) -> Run:
     """One generation as it is to be rendered: counts, node labels and tolerations by pod set."""
     reservation = workload.reservation
@@ -165,6 +166,7 @@ def run_of(
         options=workload.options,  # type: ignore[arg-type]  # stored as it was vetted
         restore_from=workload.restore_from or None,
         node_selector_terms=terms,
+        checkpoints=checkpoints,
     )
 
 

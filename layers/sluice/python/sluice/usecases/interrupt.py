@@ -42,7 +42,7 @@ from sluice.usecases.migrate import moves
 from sluice.usecases.stopping import stop
 
 PARALLEL = 16
-SAVABLE = frozenset(CheckpointMode) - {CheckpointMode.NONE}
+DUMPING = {CheckpointMode.KUBELET, CheckpointMode.CEDANA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Interrupt:
         self, cluster: Cluster, at_risk: Iterable[AtRisk], notice: Notice
     ) -> tuple[str, ...]:
         """A checkpoint more, and nobody moves: recommendations far outnumber interruptions."""
-        able = [r for r in at_risk if checkpointing.mode(r.workload.options) in SAVABLE]
+        able = [r for r in at_risk if can_be_saved(r.workload)]
         for each in able:
             self.mark(cluster, each.pods, {ORDER: f"{notice.kind}-{notice.at}"})
         return tuple(each.workload.id for each in able)
@@ -168,7 +168,7 @@ class Interrupt:
         moving = [m for each in at_risk if (m := self.begin(name, row, notice, each))]
         if notice.kind not in LOSSES:
             for each, move in moving:
-                self.mark(cluster, each.pods, marks_of(move))
+                self.mark(cluster, each.pods, marks_of(move, each.workload))
                 self.advance(each.workload, migration.order(move))
         if moving and row.get("capacity_type") == "spot":
             self.bar(name, row)
@@ -249,7 +249,9 @@ class Interrupt:
             self.timeline.append(lines)
         return now
 
-    def mark(self, cluster: Cluster, pods: Iterable[Mapping[str, Any]], marks: Mapping[str, str]) -> None:
+    def mark(
+        self, cluster: Cluster, pods: Iterable[Mapping[str, Any]], marks: Mapping[str, str]
+    ) -> None:
         """Annotate pods; their node agents and `observe` see it at once."""
 
         def one(pod: Mapping[str, Any]) -> None:
@@ -274,9 +276,9 @@ class Interrupt:
         claims, _ = cluster.list("NodeClaim")
         for claim in claims:
             metadata = claim["metadata"]
-            if (claim.get("status") or {}).get("nodeName") == node:
-                if not metadata.get("deletionTimestamp"):
-                    cluster.delete("NodeClaim", "", metadata["name"], uid=metadata["uid"])
+            of_node = (claim.get("status") or {}).get("nodeName") == node
+            if of_node and not metadata.get("deletionTimestamp"):
+                cluster.delete("NodeClaim", "", metadata["name"], uid=metadata["uid"])
 
     def order_replacements(self, name: str, cluster: Cluster, moving: Iterable[AtRisk]) -> None:
         """One placeholder for each pod that loses its machine; the rest keep theirs."""
@@ -289,7 +291,7 @@ class Interrupt:
         list(self.pool.map(cluster.create, wanted))
 
     def bury(self, cluster: Cluster, lost: Iterable[AtRisk], *, proven: bool) -> None:
-        """The machine is gone: so are its pods, once EC2 proves it, whatever Kubernetes believes."""
+        """The machine is gone: so are its pods, once EC2 proves it, whatever Kubernetes says."""
         for each in lost:
             current = self.workloads.get(each.workload.id)
             if current is None or not is_moving(current, each.workload.generation):
@@ -311,9 +313,17 @@ def is_moving(workload: Workload, generation: int) -> bool:
     return moves(workload) and workload.generation == generation
 
 
-def marks_of(move: Migration) -> dict[str, str]:
+def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
     """What the node agent has to know: until when, and whether to save."""
     marks = {LEAVING: str(move.deadline)}
-    if move.driver in SAVABLE:
+    if move.action is checkpointing.Action.DUMP or saves_on_signal(workload):
         marks[ORDER] = f"move-{move.generation}"
     return marks
+
+
+def can_be_saved(workload: Workload) -> bool:
+    return saves_on_signal(workload) or checkpointing.mode(workload.options) in DUMPING
+
+
+def saves_on_signal(workload: Workload) -> bool:
+    return bool((workload.options.get("checkpoint") or {}).get("signal"))

@@ -69,12 +69,13 @@ class Migrate:
         """The source is gone: the next generation takes over reservation and checkpoint."""
         now = self.clock.now()
         kept = checkpointing.retained(self.migrations.checkpoints(workload.id))
-        last = kept[0].uri if kept else workload.restore_from
+        last = kept[0].source if kept else workload.restore_from
         if record is not None:
             source = migration.restore_source(record, last)
             if record.saved and record.stage is migration.Stage.DUMPED:
                 self.keep(workload, record)
             record = self.advance(workload, migration.fenced(record, now))
+            now = max(self.clock.now(), now + 1)  # the timeline sorts by time
         else:
             source = last
         moved = self.workloads.apply([lifecycle.move(workload, source, now)]) == [True]
@@ -96,6 +97,7 @@ class Migrate:
                     saved.took_ms,
                     workload.restore_from,
                     record.node,
+                    saved.image,
                 ),
                 retain=retain(workload),
             )

@@ -15,7 +15,7 @@ def find(cluster: Cluster, workload: Workload) -> Document | None:
 
 
 def stop(cluster: Cluster, workload: Workload, now: int) -> Change | None:
-    """Delete the Job of a generation that must end; the proof that nothing runs, if there is one."""
+    """Delete the Job of a generation that must end; the proof that nothing runs, if any."""
     job = find(cluster, workload)
     if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
         return lifecycle.gone(workload) if not pods_of(cluster, workload) else None
