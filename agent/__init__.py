@@ -1,1 +1,1 @@
-"""The node agent: spot notices from IMDS, checkpoints through the local kubelet."""
+"""The node agent: saves the containers of its node when Sluice orders it."""

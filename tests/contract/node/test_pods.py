@@ -139,7 +139,8 @@ def test_several_containers_run_side_by_side(cluster: Cluster) -> None:
 
 
 def test_on_failure_restarts_in_place_until_success(cluster: Cluster) -> None:
-    script = "if test -e /data/seen; then echo again; else touch /data/seen; echo first; exit 1; fi"
+    again = "echo again; sleep 3"  # a kubelet may forget the first run when the second has ended
+    script = f"if test -e /data/seen; then {again}; else touch /data/seen; echo first; exit 1; fi"
     name = cluster.run(
         "sh",
         "-c",
@@ -149,11 +150,12 @@ def test_on_failure_restarts_in_place_until_success(cluster: Cluster) -> None:
         volumes=[{"name": "data", "emptyDir": {}}],
     )
 
+    cluster.await_line(name, "again")
+    assert cluster.logs(name, previous="true") == "first\n"
     assert cluster.output(name) == "again\n"
     (status,) = cluster.finish(name)["status"]["containerStatuses"]
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 1
-    assert cluster.logs(name, previous="true") == "first\n"
 
 
 def test_environment_from_all_its_sources(cluster: Cluster) -> None:

@@ -1,0 +1,83 @@
+"""What pods say to the agent, and what it answers; `sluice.core.marks` reads the answers."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ORDER = "sluice.dev/checkpoint-order"
+DONE = "sluice.dev/checkpoint-done"
+DRIVER = "sluice.dev/checkpoint-driver"
+WORKLOAD = "sluice.dev/workload"
+GENERATION = "sluice.dev/generation"
+
+
+@dataclass(frozen=True)
+class Order:
+    """Save this container now."""
+
+    name: str  # the value of the annotation; a repetition is no new order
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    workload: str
+    generation: str
+
+    @property
+    def key(self) -> str:
+        """Of the archive in the bucket; another pod or another order is another object."""
+        return f"checkpoints/{self.workload}/{self.generation}/{self.pod}/{self.name}.tar"
+
+    @property
+    def tag(self) -> str:
+        """Of the image in the registry."""
+        digest = hashlib.sha256(f"{self.uid}/{self.name}".encode()).hexdigest()[:12]
+        return f"{self.workload}-{self.generation}-{digest}"
+
+    def saved(self, *, uri: str, image: str, size: int, seconds: float, at: int) -> str:
+        """`size` in bytes, `at` in milliseconds since the epoch: when the image was frozen."""
+        return json.dumps(
+            {
+                "order": self.name,
+                "uri": uri,
+                "image": image,
+                "bytes": size,
+                "seconds": round(seconds, 3),
+                "at": at,
+            }
+        )
+
+    def failed(self, why: str) -> str:
+        return json.dumps({"order": self.name, "error": why})
+
+
+def order_of(pod: Mapping[str, Any]) -> Order | None:
+    """An order for the kubelet's driver that nobody has answered; None if there is none."""
+    metadata = pod["metadata"]
+    marks, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    name = marks.get(ORDER)
+    running = (pod.get("status") or {}).get("phase") == "Running"
+    if not name or not running or marks.get(DRIVER) != "kubelet" or WORKLOAD not in labels:
+        return None
+    if answered(marks) == name:
+        return None
+    return Order(
+        name=name,
+        namespace=metadata["namespace"],
+        pod=metadata["name"],
+        uid=metadata["uid"],
+        container=pod["spec"]["containers"][0]["name"],
+        workload=labels[WORKLOAD],
+        generation=labels.get(GENERATION, "0"),
+    )
+
+
+def answered(marks: Mapping[str, str]) -> str | None:
+    """The order that was answered last."""
+    try:
+        done = json.loads(marks.get(DONE, "null"))
+    except ValueError:
+        return None
+    return done.get("order") if isinstance(done, dict) else None

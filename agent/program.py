@@ -1,0 +1,70 @@
+"""Watches the pods of one node and carries out the orders that they bear."""
+
+import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import urllib3
+from kubernetes import client, watch
+from kubernetes.client.exceptions import ApiException
+
+from agent.orders import DONE, Order, order_of
+from agent.saving import Saver
+
+log = logging.getLogger(__name__)
+WATCH_SECONDS = 240
+RETRY_SECONDS = 1.0
+AT_ONCE = 4
+
+
+class Agent:
+    """One node's agent; an order is carried out once while this program lives."""
+
+    def __init__(self, api: client.CoreV1Api, node: str, saver: Saver) -> None:
+        self.api = api
+        self.node = node
+        self.saver = saver
+        self.taken: set[tuple[str, str]] = set()  # uid of the pod, name of the order
+        self.pool = ThreadPoolExecutor(AT_ONCE, "save")
+
+    def run(self, stop: threading.Event) -> None:
+        """Works until `stop` is set. A lost watch is begun again with all pods."""
+        while not stop.is_set():
+            try:
+                self._watch(stop)
+            except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+                log.warning("the watch broke: %s", error)
+                stop.wait(RETRY_SECONDS)
+
+    def _watch(self, stop: threading.Event) -> None:
+        stream = watch.Watch().stream(
+            self.api.list_pod_for_all_namespaces,
+            field_selector=f"spec.nodeName={self.node}",
+            timeout_seconds=WATCH_SECONDS,
+        )
+        for event in stream:
+            if stop.is_set():
+                return
+            if event["type"] in {"ADDED", "MODIFIED"}:
+                self.look(event["raw_object"])
+
+    def look(self, pod: dict[str, Any]) -> None:
+        order = order_of(pod)
+        if order is None or (order.uid, order.name) in self.taken:
+            return
+        self.taken.add((order.uid, order.name))
+        self.pool.submit(self._carry_out, order).add_done_callback(_tell)
+
+    def _carry_out(self, order: Order) -> None:
+        log.info("order %s: %s/%s", order.name, order.namespace, order.pod)
+        answer = self.saver.save(order)
+        log.info("order %s: %s", order.name, answer)
+        # The uid makes it fail on a later pod of the same name.
+        patch = {"metadata": {"uid": order.uid, "annotations": {DONE: answer}}}
+        self.api.patch_namespaced_pod(order.pod, order.namespace, patch)
+
+
+def _tell(done: Any) -> None:
+    if error := done.exception():
+        log.error("an order failed", exc_info=error)

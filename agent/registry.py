@@ -1,0 +1,126 @@
+"""Pushes a checkpoint as an image that containerd restores instead of starting it.
+
+One layer, the kubelet's archive as it is, and one annotation.
+Source: OCI distribution specification 1.1; containerd 2.1 to 2.3, internal/cri/server.
+"""
+
+import hashlib
+import http.client
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+CONTAINER = "org.criu.checkpoint.container.name"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+SECONDS = 60
+
+
+class PushRefusedError(Exception):
+    """The registry's words."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Where images go: `HOST[:PORT]/NAME`; loopback is spoken to without TLS."""
+
+    reference: str
+    authorization: str = ""  # the value of the header, empty for none
+
+    def push(self, tag: str, archive: Path, container: str) -> str:
+        """Store the archive under a tag; returns the image's name. Raises PushRefusedError."""
+        host, _, name = self.reference.partition("/")
+        plain = host.partition(":")[0] in {"127.0.0.1", "localhost"}
+        kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
+        connection = kind(host, timeout=SECONDS)
+        try:
+            push = _Push(connection, name, self.authorization)
+            layer = push.layer(archive)
+            rootfs = {"type": "layers", "diff_ids": [layer["digest"]]}
+            machine = platform.machine()
+            image = {
+                "architecture": ARCHITECTURES.get(machine, machine),
+                "os": "linux",
+                "config": {},
+                "rootfs": rootfs,
+            }
+            manifest = {
+                "schemaVersion": 2,
+                "mediaType": MANIFEST,
+                "config": push.document(image, CONFIG),
+                "layers": [layer],
+                "annotations": {CONTAINER: container},
+            }
+            push.manifest(tag, json.dumps(manifest).encode())
+        except (OSError, http.client.HTTPException) as error:
+            raise PushRefusedError(f"{host}: {error}") from error
+        finally:
+            connection.close()
+        return f"{self.reference}:{tag}"
+
+
+class _Push:
+    """One image on its way."""
+
+    def __init__(self, connection: http.client.HTTPConnection, name: str, auth: str) -> None:
+        self._connection = connection
+        self._name = name
+        self._headers = {"Authorization": auth} if auth else {}
+
+    def layer(self, archive: Path) -> dict[str, Any]:
+        with archive.open("rb") as file:
+            digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        size = archive.stat().st_size
+        where = self._begin(digest)
+        if where:
+            with archive.open("rb") as file:
+                self._ask("PUT", where, file, {"Content-Length": str(size)})
+        return {"mediaType": LAYER, "digest": digest, "size": size}
+
+    def document(self, document: Mapping[str, Any], kind: str) -> dict[str, Any]:
+        data = json.dumps(document).encode()
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        if where := self._begin(digest):
+            self._ask("PUT", where, data, {})
+        return {"mediaType": kind, "digest": digest, "size": len(data)}
+
+    def manifest(self, tag: str, data: bytes) -> None:
+        path = f"/v2/{self._name}/manifests/{tag}"
+        self._ask("PUT", path, data, {"Content-Type": MANIFEST})
+
+    def _begin(self, digest: str) -> str | None:
+        """Where to put a blob; None if it is there already."""
+        blob = f"/v2/{self._name}/blobs/{digest}"
+        status, _ = self._ask("HEAD", blob, None, {}, accepted=(200, 404))
+        if status == http.HTTPStatus.OK:
+            return None
+        path = f"/v2/{self._name}/blobs/uploads/"
+        _, location = self._ask("POST", path, None, {"Content-Length": "0"})
+        parts = urlsplit(location)
+        query = f"{parts.query}&" if parts.query else ""
+        return f"{parts.path}?{query}digest={digest}"
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        headers: Mapping[str, str],
+        accepted: tuple[int, ...] = (200, 201, 202),
+    ) -> tuple[int, str]:
+        """Status and `Location` of the answer."""
+        octets = {"Content-Type": "application/octet-stream"} if body is not None else {}
+        self._connection.request(
+            method, path, body=body, headers={**octets, **self._headers, **headers}
+        )
+        answer = self._connection.getresponse()
+        text = answer.read().decode(errors="replace")
+        if answer.status not in accepted:
+            raise PushRefusedError(f"{method} {path}: HTTP {answer.status} {text[:300]}".rstrip())
+        return answer.status, answer.headers.get("Location", "")
