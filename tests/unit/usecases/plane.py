@@ -1,0 +1,207 @@
+"""A control plane on in-memory ports, without crashes and dice, and what to put into it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.ports import CatalogEdit, LedgerState
+from sluice.usecases.act import Act
+from sluice.usecases.admit import Admit
+from sluice.usecases.migrate import Migrate
+from sluice.usecases.observe import Observe
+from sluice.usecases.submit import Message, Submit
+from sluice.usecases.sweep import Sweep
+
+from tests.fakes import (
+    FakeClock,
+    FakeKubernetes,
+    FixedPrices,
+    MemoryCatalog,
+    MemoryLeases,
+    MemoryLedgers,
+    MemoryLogs,
+    MemoryManifests,
+    MemoryMigrations,
+    MemoryNodes,
+    MemoryOfferings,
+    MemoryWorkloads,
+    RecordedCommands,
+    RecordedKicks,
+    RecordedObservers,
+    RecordedTimeline,
+)
+from tests.unit.usecases.world import CLUSTER, FLAVOR, MANIFEST, ROOT, Inline, queue
+
+NAMESPACE, SENDER = "team", "AROATEAM:session"
+TENANT = {
+    "apiVersion": "sluice.dev/v1",
+    "kind": "Tenant",
+    "metadata": {"name": "blue"},
+    "spec": {
+        "principals": ["AROATEAM"],
+        "namespaces": [NAMESPACE],
+        "eventSources": ["blue.pipeline"],
+        "images": ["docker.io/library/*"],
+        "requireDigest": False,
+        "buckets": ["manifests/*"],
+    },
+}
+LOCAL_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "LocalQueue",
+    "metadata": {"name": "research", "namespace": NAMESPACE},
+    "spec": {"clusterQueue": "a"},
+}
+
+
+@dataclass
+class Plane:
+    """ClusterQueue `a` with two cores in one cohort; LocalQueue team/research; tenant `blue`."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    workloads: MemoryWorkloads = field(default_factory=MemoryWorkloads)
+    catalog: MemoryCatalog = field(default_factory=MemoryCatalog)
+    manifests: MemoryManifests = field(default_factory=MemoryManifests)
+    kubernetes: FakeKubernetes = field(default_factory=FakeKubernetes)
+    kicks: RecordedKicks = field(default_factory=RecordedKicks)
+    commands: RecordedCommands = field(default_factory=RecordedCommands)
+    observers: RecordedObservers = field(default_factory=RecordedObservers)
+    timeline: RecordedTimeline = field(default_factory=RecordedTimeline)
+    nodes: MemoryNodes = field(default_factory=MemoryNodes)
+    logs: MemoryLogs = field(default_factory=MemoryLogs)
+    leases: MemoryLeases = field(default_factory=MemoryLeases)
+
+    def __post_init__(self) -> None:
+        self.ledgers = MemoryLedgers(self.workloads, self.catalog)
+        self.catalog.ledgers = self.ledgers
+        put = (
+            ("ResourceFlavor", "spot", FLAVOR),
+            ("Cluster", CLUSTER, {"spec": {}}),
+            ("ClusterQueue", "a", queue("a", 2)),
+            ("LocalQueue", f"{NAMESPACE}/research", LOCAL_QUEUE),
+            ("Tenant", "blue", TENANT),
+        )
+        assert self.catalog.edit(CatalogEdit(0, put, roots=(ROOT,)))
+
+    def put(self, workload: Workload) -> Workload:
+        """Record a workload as it is, with its manifest and its quota in the ledger."""
+        self.workloads.write(workload)
+        self.manifests.put_many({workload.manifest_key: MANIFEST})
+        if workload.reservation:
+            old = self.ledgers.read(ROOT)
+            cells = {"spot|cpu": 1000 + old.usage.get("a", {}).get("spot|cpu", 0)}
+            self.ledgers.ledgers[ROOT] = LedgerState(ROOT, old.version + 1, 0, {"a": cells})
+        return workload
+
+    def record(self, workload_id: str = "w1") -> Workload:
+        return self.workloads.rows[workload_id]
+
+    def submit(self, workloads: Any = None) -> Submit:
+        ports = (workloads or self.workloads, self.manifests, self.catalog, self.clock)
+        return Submit(*ports, pool=Inline())  # type: ignore[arg-type]
+
+    def admit(self, ledgers: Any = None) -> Admit:
+        ports = (self.workloads, ledgers or self.ledgers, self.catalog, self.kicks, self.clock)
+        return Admit(*ports, pool=Inline())  # type: ignore[arg-type]
+
+    def migrate(self) -> Migrate:
+        return Migrate(self.workloads, MemoryMigrations(), self.timeline, self.clock)
+
+    def act(self, kubernetes: Any = None) -> Act:
+        return Act(
+            self.workloads,
+            self.manifests,
+            self.catalog,
+            kubernetes or self.kubernetes,
+            self.observers,
+            self.clock,
+            self.migrate(),
+            MemoryOfferings(),
+            pool=Inline(),  # type: ignore[arg-type]
+        )
+
+    def observe(self, kubernetes: Any = None, pods_ready_ms: int = 900_000) -> Observe:
+        return Observe(
+            self.workloads,
+            kubernetes or self.kubernetes,
+            self.commands,
+            self.nodes,
+            self.logs,
+            self.leases,
+            FixedPrices(),
+            self.clock,
+            self.migrate(),
+            pods_ready_ms=pods_ready_ms,
+            pool=Inline(),  # type: ignore[arg-type]
+        )
+
+    def look(self, **options: Any) -> None:
+        """One full comparison of records and cluster."""
+        self.observe(**options).reconcile(CLUSTER, self.kubernetes)
+
+    def sweep(self) -> Sweep:
+        return Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock)
+
+    def dispatched(self, workload_id: str = "w1") -> Workload:
+        """A workload that `act` has put on the cluster."""
+        self.put(admitted(workload_id))
+        self.act()(CLUSTER, [workload_id])
+        found = self.record(workload_id)
+        assert found.state is State.DISPATCHED
+        return found
+
+    def job(self, workload_id: str = "w1", generation: int = 0) -> dict[str, Any] | None:
+        return self.kubernetes.get("Job", NAMESPACE, f"w-{workload_id}-g{generation}")
+
+
+def a_workload(workload_id: str = "w1", **fields: Any) -> Workload:
+    """One core in queue `a`, pending."""
+    pending = Workload(
+        workload_id,
+        workload_id,
+        NAMESPACE,
+        f"{NAMESPACE}/research",
+        State.PENDING,
+        cq="a",
+        root=ROOT,
+        digest=workload_id,
+        created_at=FakeClock.time,
+        pod_sets=(PodSet("main", 1, {"cpu": 1000}),),
+    )
+    return replace(pending, **fields)
+
+
+def admitted(workload_id: str = "w1", generation: int = 0, **fields: Any) -> Workload:
+    assigned = PodSetAssignment("main", 1, {"cpu": "spot"})
+    reservation = Reservation(generation, "a", CLUSTER, FakeClock.time, (assigned,))
+    held = {
+        "state": State.ADMITTED,
+        "generation": generation,
+        "reservation": reservation,
+        "cluster": CLUSTER,
+        "admitted_at": FakeClock.time,
+    }
+    return a_workload(workload_id, **(held | fields))
+
+
+def a_document(key: str = "k1", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "Workload",
+        "metadata": {"name": "train", "namespace": NAMESPACE, "idempotencyKey": key},
+        "spec": {
+            "queue": "research",
+            "image": "python:3.11",
+            "command": ["true"],
+            "resources": {"cpu": 1},
+            **spec,
+        },
+    }
+
+
+def a_message(body: Any, message_id: str = "m1", **fields: Any) -> Message:
+    text = body if isinstance(body, str) else json.dumps(body)
+    return replace(Message(message_id, SENDER, FakeClock.time, text), **fields)

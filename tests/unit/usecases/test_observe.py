@@ -1,0 +1,391 @@
+"""`observe` marks in the records what a cluster did: the end, a loss, lateness, orphans, logs."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sluice.core import workload as lifecycle
+from sluice.core.workload import Intent, IntentKind, State
+from sluice.errors import ClusterError
+
+from tests.fakes import FakeKubernetes
+from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
+from tests.unit.usecases.world import CLUSTER, MANIFEST
+
+JOB, POD = "w-w1-g0", "w-w1-g0-pod"
+LATE = 900_000
+SECOND = 1_000
+PATIENCE_SECONDS = 10
+
+
+def set_status(plane: Plane, kind: str, name: str, **status: Any) -> None:
+    found = plane.kubernetes.objects[kind, NAMESPACE, name]
+    plane.kubernetes.objects[kind, NAMESPACE, name] = {**found, "status": status}
+
+
+def no_pod_ready(plane: Plane) -> None:
+    set_status(plane, "Job", JOB, ready=0)
+
+
+@pytest.mark.parametrize(("code", "succeeded"), [(0, True), (3, False)])
+def test_a_job_that_ended_finishes_its_workload_and_keeps_the_quota_for_admit(
+    code: int, succeeded: bool
+) -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB, exit_code=code)
+
+    plane.look()
+
+    record = plane.record()
+    assert (record.state, record.result["succeeded"]) == (State.FINISHED, succeeded)
+    assert record.result["exit_codes"] == {POD: {"main": code}}
+    assert record.finished_at == plane.clock.now()
+    assert record.reservation is not None
+    assert ("exited with 3" in record.result["message"]) is not succeeded
+    assert plane.logs.list("w1") == [f"0/{POD}/main"]
+
+
+def test_looking_again_finishes_nothing_twice() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    plane.look()
+    before = plane.record()
+    plane.clock.pass_ms(5 * SECOND)
+
+    plane.look()
+
+    assert plane.record() == before
+
+
+def test_a_job_whose_pods_are_ready_has_started() -> None:
+    plane = Plane()
+    plane.dispatched()
+    no_pod_ready(plane)
+    plane.look()
+    assert plane.record().started_at == 0
+
+    set_status(plane, "Job", JOB, ready=1)
+    plane.look()
+
+    assert plane.record().started_at == plane.clock.now()
+
+
+def test_a_job_that_vanished_is_requeued_and_says_so() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.delete("Job", NAMESPACE, JOB)
+
+    plane.look()
+
+    record = plane.record()
+    assert record.state is State.RECLAIMING
+    assert record.intent is not None
+    assert (record.intent.kind, record.intent.reason) == (IntentKind.REQUEUE, "RECOVERY:JobLost")
+    assert CLUSTER in record.intent.message
+
+
+def test_a_workload_is_not_lost_while_a_pod_of_it_runs() -> None:
+    plane = Plane()
+    before = plane.dispatched()
+    del plane.kubernetes.objects["Job", NAMESPACE, JOB]
+
+    plane.look()
+
+    assert plane.record() == before
+
+
+def test_a_job_of_another_uid_does_not_speak_for_the_workload() -> None:
+    plane = Plane()
+    plane.put(admitted(state=State.DISPATCHED, uid="uid-of-a-job-that-is-gone"))
+    labels = {"sluice.dev/workload": "w1", "sluice.dev/generation": "0"}
+    metadata = {"name": JOB, "namespace": NAMESPACE, "labels": labels}
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    plane.kubernetes.create({**MANIFEST, "metadata": metadata, "status": done})
+
+    plane.look()
+
+    record = plane.record()
+    assert record.state is State.RECLAIMING
+    assert record.intent is not None
+    assert record.intent.reason == "RECOVERY:JobLost"
+    assert plane.job() is None, "left by a stale dispatcher, so it is removed"
+
+
+@pytest.mark.parametrize(
+    ("workload", "stays"),
+    [
+        (None, False),
+        (a_workload(), False),
+        (a_workload(state=State.CANCELLED), False),
+        (admitted(generation=1), False),
+        (admitted(), True),
+    ],
+    ids=["no record", "pending", "cancelled", "another generation", "about to be claimed"],
+)
+def test_jobs_that_no_record_stands_for_are_removed(workload: Any, stays: bool) -> None:
+    plane = Plane()
+    if workload is not None:
+        plane.put(workload)
+    labels = {"sluice.dev/workload": "w1", "sluice.dev/generation": "0"}
+    metadata = {"name": JOB, "namespace": NAMESPACE, "labels": labels}
+    plane.kubernetes.create({**MANIFEST, "metadata": metadata})
+
+    plane.look()
+
+    assert (plane.job() is not None) is stays
+
+
+def test_jobs_of_others_are_none_of_our_business() -> None:
+    plane = Plane()
+    metadata = {"name": "theirs", "namespace": NAMESPACE, "labels": {"app": "x"}}
+    plane.kubernetes.create({**MANIFEST, "metadata": metadata})
+
+    plane.look()
+
+    assert plane.kubernetes.get("Job", NAMESPACE, "theirs") is not None
+
+
+def test_a_gang_that_is_not_ready_in_time_goes_back_to_its_queue() -> None:
+    plane = Plane()
+    plane.dispatched()
+    no_pod_ready(plane)
+    plane.clock.pass_ms(LATE)
+    plane.look()
+    assert plane.record().state is State.DISPATCHED
+
+    plane.clock.pass_ms(1)
+    plane.look()
+
+    record = plane.record()
+    assert record.state is State.RECLAIMING
+    assert record.intent is not None
+    assert record.intent.kind is IntentKind.REQUEUE
+    assert record.intent.reason == "CAPACITY:WaitingForNode"
+    assert record.intent.not_before == plane.clock.now() + 60 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("requeues", "seconds"), [(0, 60), (1, 120), (3, 480), (6, 3600), (99, 3600)]
+)
+def test_the_back_off_doubles_up_to_an_hour(requeues: int, seconds: int) -> None:
+    plane = Plane()
+    record = plane.dispatched()
+    plane.workloads.rows["w1"] = replace(record, requeues=requeues)
+    no_pod_ready(plane)
+    plane.clock.pass_ms(LATE + 1)
+
+    plane.look()
+
+    intent = plane.record().intent
+    assert intent is not None
+    assert intent.not_before - plane.clock.now() == seconds * SECOND
+
+
+def test_a_gang_that_runs_is_never_late() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.look()
+    assert plane.record().started_at
+
+    no_pod_ready(plane)
+    plane.clock.pass_ms(10 * LATE)
+    plane.look()
+
+    assert plane.record().state is State.DISPATCHED
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+def test_an_image_that_cannot_be_pulled_fails_the_workload_at_once(reason: str) -> None:
+    plane = Plane()
+    plane.dispatched()
+    no_pod_ready(plane)
+    waiting = {"reason": reason, "message": "no such tag"}
+    containers = [{"name": "main", "state": {"waiting": waiting}}]
+    set_status(plane, "Pod", POD, phase="Pending", containerStatuses=containers)
+
+    plane.look()
+
+    intent = plane.record().intent
+    assert intent is not None
+    assert (intent.kind, intent.reason) == (IntentKind.FAIL, "MISCONFIGURATION:ImagePull")
+    assert intent.message == f"{reason}: no such tag"
+
+
+def test_a_pod_that_waits_for_other_reasons_is_waited_for() -> None:
+    plane = Plane()
+    plane.dispatched()
+    no_pod_ready(plane)
+    waiting = {"reason": "ContainerCreating"}
+    containers = [{"name": "main", "state": {"waiting": waiting}}]
+    set_status(plane, "Pod", POD, phase="Pending", containerStatuses=containers)
+
+    plane.look()
+
+    assert plane.record().state is State.DISPATCHED
+
+
+def test_a_reclaimed_workload_is_gone_when_its_job_and_pods_are() -> None:
+    plane = Plane()
+    intent = Intent(IntentKind.REQUEUE, "X")
+    plane.workloads.apply([lifecycle.reclaim(plane.dispatched(), intent)])
+    plane.look()
+    assert not plane.record().gone
+
+    plane.kubernetes.delete("Job", NAMESPACE, JOB)
+    plane.look()
+
+    assert plane.record().gone
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        admitted(),
+        admitted(
+            state=State.RECLAIMING, uid="u", intent=Intent(IntentKind.CANCEL, "CANCELLED:User")
+        ),
+    ],
+    ids=["not dispatched", "not deleted"],
+)
+def test_a_lost_command_is_sent_again(workload: Any) -> None:
+    plane = Plane()
+    plane.put(workload)
+    if workload.uid:
+        labels = {"sluice.dev/workload": "w1", "sluice.dev/generation": "0"}
+        metadata = {"name": JOB, "namespace": NAMESPACE, "labels": labels}
+        plane.kubernetes.create({**MANIFEST, "metadata": metadata})
+        plane.workloads.rows["w1"] = replace(workload, uid=plane.job()["metadata"]["uid"])  # type: ignore[index]
+    plane.clock.pass_ms(16 * SECOND)
+
+    plane.look()
+
+    assert plane.commands.sent == [(CLUSTER, ["w1"])]
+
+
+def test_a_command_on_its_way_is_not_repeated() -> None:
+    plane = Plane()
+    plane.put(admitted())
+    plane.clock.pass_ms(14 * SECOND)
+
+    plane.look()
+
+    assert plane.commands.sent == []
+
+
+def test_a_cluster_that_does_not_answer_leaves_the_records() -> None:
+    plane = Plane()
+    before = plane.dispatched()
+
+    class Silent(FakeKubernetes):
+        def list(self, kind: str, **_: Any) -> Any:
+            raise ClusterError("does not answer")
+
+        def cluster(self, name: str) -> FakeKubernetes:
+            return self
+
+    with pytest.raises(ClusterError):
+        plane.observe(Silent())(CLUSTER, owner="me", until=plane.clock.now() + 1)
+
+    assert plane.record() == before
+    assert plane.leases.acquire(CLUSTER, "next", now=plane.clock.now(), until=1), "lease given back"
+
+
+def test_only_one_observer_watches_a_cluster() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    now = plane.clock.now()
+    assert plane.leases.acquire(CLUSTER, "another", now=now, until=now + 8 * SECOND)
+
+    plane.observe()(CLUSTER, owner="me", until=now + 1)
+    assert plane.record().state is State.DISPATCHED
+
+    plane.clock.pass_ms(9 * SECOND)
+    plane.observe()(CLUSTER, owner="me", until=plane.clock.now() + 1)
+    assert plane.record().state is State.FINISHED
+
+
+def test_events_of_a_watch_are_marked_as_they_come() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    finished = plane.kubernetes.objects.pop(("Job", NAMESPACE, JOB))
+    set_status(plane, "Pod", POD, phase="Running")
+    plane.kubernetes.objects["Job", NAMESPACE, JOB] = {**finished, "status": {"ready": 1}}
+
+    marked = threading.Event()
+
+    class Watched(FakeKubernetes):
+        """Tells of the end of the Job only through its watch."""
+
+        def watch(self, kind: str, **_: Any) -> Any:
+            if kind == "Job":
+                yield "MODIFIED", finished
+            marked.wait(PATIENCE_SECONDS)
+
+        def cluster(self, name: str) -> FakeKubernetes:
+            return self
+
+    watched = Watched(objects=plane.kubernetes.objects, numbers=itertools.count(100))
+    observe = threading.Thread(
+        target=plane.observe(watched),
+        args=(CLUSTER,),
+        kwargs={"owner": "me", "until": plane.clock.now() + 60 * SECOND},
+    )
+    observe.start()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while plane.record().state is not State.FINISHED and time.monotonic() < deadline:
+        time.sleep(0.01)
+    marked.set()
+    observe.join()
+
+    assert plane.record().state is State.FINISHED
+
+
+def test_a_log_that_cannot_be_read_says_so_instead() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+
+    class Mute(FakeKubernetes):
+        def logs(self, *_: Any, **__: Any) -> bytes:
+            raise ClusterError("the node is away")
+
+    mute = Mute(objects=plane.kubernetes.objects)
+    plane.observe(mute).reconcile(CLUSTER, mute)
+
+    assert plane.record().state is State.FINISHED
+    assert b"the node is away" in plane.logs.get("w1", 0, POD, "main")
+
+
+def test_machines_of_ec2_are_counted_with_what_they_hold() -> None:
+    plane = Plane()
+    plane.dispatched()
+    node = plane.kubernetes.objects["Pod", NAMESPACE, POD]["spec"]["nodeName"]
+    key = ("Node", "", node)
+    plane.kubernetes.objects.pop(key, None)
+    plane.kubernetes.create(
+        {
+            "kind": "Node",
+            "metadata": {"name": node, "labels": {"node.kubernetes.io/instance-type": "m5.large"}},
+            "spec": {"providerID": "aws:///us-east-1a/i-0abc"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+    )
+    plane.kubernetes.create(
+        {"kind": "Node", "metadata": {"name": "laptop"}, "spec": {}, "status": {}}
+    )
+
+    plane.look()
+
+    (row,) = plane.nodes.of(CLUSTER)
+    assert (row["instance"], row["node"], row["type"], row["ready"]) == (
+        "i-0abc", node, "m5.large", True,
+    )  # fmt: skip
