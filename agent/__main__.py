@@ -1,10 +1,12 @@
 """Command line of the node agent, which runs as a DaemonSet: one on every node.
 
-    python -m agent --node NAME --bucket BUCKET --repository HOST/NAME
+    python -m agent --node NAME --repository HOST/NAME
 
 A pod of this node that bears the annotation `sluice.dev/checkpoint-order` and the driver `kubelet`
-is saved through the local kubelet. Its archive goes to the bucket below `checkpoints/`, and as an
-image into the repository; the annotation `sluice.dev/checkpoint-done` tells both, or why not.
+is saved through the local kubelet. Its archive goes below the address in
+`sluice.dev/checkpoint-to`, and as an image into the repository; the annotation
+`sluice.dev/checkpoint-done` tells both, or why not. A pod with the driver `application` gets the
+signal of `sluice.dev/checkpoint-signal`.
 
 AWS is reached with the credentials and endpoints of the environment. Without --kubeconfig the
 pod's service account is used; it needs get, list, watch and patch of pods, get of its node, and
@@ -38,7 +40,6 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--node", required=True, metavar="NAME")
-    parser.add_argument("--bucket", required=True)
     parser.add_argument("--repository", required=True, metavar="HOST/NAME")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument("--kubeconfig", type=Path)
@@ -84,7 +85,6 @@ def main() -> None:
     saver = Saver(
         kubelet=kubelet_of(given, api),
         uploads=session.client("s3"),
-        bucket=given.bucket,
         repository=lambda: repository_of(given.repository, session),
         failures=(BotoCoreError, ClientError, S3UploadFailedError),
     )

@@ -5,30 +5,38 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 ORDER = "sluice.dev/checkpoint-order"
 DONE = "sluice.dev/checkpoint-done"
 DRIVER = "sluice.dev/checkpoint-driver"
+DESTINATION = "sluice.dev/checkpoint-to"
+SIGNAL = "sluice.dev/checkpoint-signal"
 WORKLOAD = "sluice.dev/workload"
 GENERATION = "sluice.dev/generation"
 
 
 @dataclass(frozen=True)
 class Order:
-    """Save this container now."""
+    """Save this pod now. `destination` is `s3://BUCKET/PREFIX/`."""
 
     name: str  # the value of the annotation; a repetition is no new order
     namespace: str
     pod: str
     uid: str
-    container: str
+    containers: tuple[str, ...]
     workload: str
     generation: str
+    driver: str
+    destination: str
+    signal: str
 
     @property
-    def key(self) -> str:
-        """Of the archive in the bucket; another pod or another order is another object."""
-        return f"checkpoints/{self.workload}/{self.generation}/{self.pod}/{self.name}.tar"
+    def place(self) -> tuple[str, str]:
+        """Bucket and key of the archive; another pod or another order is another object."""
+        address = urlsplit(self.destination)
+        key = f"{address.path.removeprefix('/')}{self.pod}/{self.name}.tar"
+        return (address.netloc if address.scheme == "s3" else ""), key
 
     @property
     def tag(self) -> str:
@@ -49,17 +57,21 @@ class Order:
             }
         )
 
+    def told(self, *, at: int) -> str:
+        """The application was told to save itself; where, it publishes itself."""
+        return json.dumps({"order": self.name, "uri": "", "at": at})
+
     def failed(self, why: str) -> str:
         return json.dumps({"order": self.name, "error": why})
 
 
 def order_of(pod: Mapping[str, Any]) -> Order | None:
-    """An order for the kubelet's driver that nobody has answered; None if there is none."""
+    """The order that waits for an answer; None if there is none."""
     metadata = pod["metadata"]
     marks, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     name = marks.get(ORDER)
     running = (pod.get("status") or {}).get("phase") == "Running"
-    if not name or not running or marks.get(DRIVER) != "kubelet" or WORKLOAD not in labels:
+    if not name or not running or WORKLOAD not in labels:
         return None
     if answered(marks) == name:
         return None
@@ -68,9 +80,12 @@ def order_of(pod: Mapping[str, Any]) -> Order | None:
         namespace=metadata["namespace"],
         pod=metadata["name"],
         uid=metadata["uid"],
-        container=pod["spec"]["containers"][0]["name"],
+        containers=tuple(one["name"] for one in pod["spec"]["containers"]),
         workload=labels[WORKLOAD],
-        generation=labels.get(GENERATION, "0"),
+        generation=labels.get(GENERATION, ""),
+        driver=marks.get(DRIVER, "none"),
+        destination=marks.get(DESTINATION, ""),
+        signal=marks.get(SIGNAL, ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""One order from the kubelet to S3 and the registry."""
+"""What becomes of one order: a dump in S3 and in the registry, or a signal."""
 
 import contextlib
 import time
@@ -11,6 +11,7 @@ from typing import Protocol
 from agent.kubelet import CheckpointRefusedError
 from agent.orders import Order
 from agent.registry import PushRefusedError
+from agent.signals import UnheardError, tell
 
 
 class Uploads(Protocol):
@@ -37,29 +38,49 @@ class Saver:
 
     kubelet: Kubelet
     uploads: Uploads
-    bucket: str
     repository: Callable[[], Repository]  # asked each time, as credentials expire
     failures: tuple[type[Exception], ...]  # of `uploads` and `repository`
 
     def save(self, order: Order) -> str:
+        """The answer to an order, whatever becomes of it."""
+        at = int(time.time() * 1000)
+        if order.driver == "application" and order.signal:
+            try:
+                tell(order.workload, order.generation, order.signal)
+            except UnheardError as error:
+                return order.failed(str(error))
+            return order.told(at=at)
+        if order.driver == "application":
+            return order.failed("the application names no signal; it hears SIGTERM only")
+        if order.driver != "kubelet":
+            return order.failed(f"this agent has no driver {order.driver!r}")
+        if len(order.containers) > 1:
+            return order.failed("only pods of one container can be saved")
+        if not order.place[0]:
+            return order.failed("the pod does not say where its checkpoints go")
+        return self._dump(order, at)
+
+    def _dump(self, order: Order, at: int) -> str:
         """Dump, then upload and push side by side; the node's copy goes in any case."""
-        began, at = time.monotonic(), int(time.time() * 1000)
+        began = time.monotonic()
+        (container,), (bucket, key) = order.containers, order.place
         try:
-            archive = self.kubelet.checkpoint(order.namespace, order.pod, order.container)
+            archive = self.kubelet.checkpoint(order.namespace, order.pod, container)
         except (CheckpointRefusedError, OSError) as error:
             return order.failed(f"the kubelet could not save it: {error}")
         failures: tuple[type[Exception], ...] = (PushRefusedError, OSError, *self.failures)
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(1) as beside:
-                pushed = beside.submit(self.repository().push, order.tag, archive, order.container)
-                self.uploads.upload_file(str(archive), self.bucket, order.key)
+                pushed = beside.submit(self.repository().push, order.tag, archive, container)
+                self.uploads.upload_file(str(archive), bucket, key)
                 image = pushed.result()
         except failures as error:
             return order.failed(f"its checkpoint could not be kept: {error}")
         finally:
             with contextlib.suppress(OSError):
                 archive.unlink()
-        uri = f"s3://{self.bucket}/{order.key}"
         seconds = time.monotonic() - began
-        return order.saved(uri=uri, image=image, size=size, seconds=seconds, at=at)
+        return order.saved(
+            uri=f"s3://{bucket}/{key}", image=image, size=size, seconds=seconds, at=at
+        )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, get_args
 
 import click
 
@@ -13,7 +13,7 @@ from cli.errors import CommandError
 from cli.output import Column, hint, output_option, rows
 from local import stack
 from local.errors import LocalError
-from local.settings import Layout, Settings, default_cache, default_state
+from local.settings import Layout, NodeKind, Settings, default_cache, default_state
 
 FOLLOW_SECONDS = 0.2
 P = ParamSpec("P")
@@ -25,6 +25,16 @@ PART_COLUMNS = (
     Column("PID", lambda row: str(row["pid"] or "-")),
     Column("PORT", lambda row: str(row["port"] or "-")),
     Column("RESTARTS", lambda row: str(row["restarts"])),
+)
+
+
+nodes_option = click.option(
+    "--nodes",
+    type=click.Choice(get_args(NodeKind)),
+    default="process",
+    show_default=True,
+    help="How nodes run pods: as processes, not at all (for tests at scale), or as real kubelets "
+    "with containerd (Linux, root).",
 )
 
 
@@ -53,13 +63,7 @@ def local() -> None:
 @local.command()
 @click.option("--fresh", is_flag=True, help="Forget the state kept by `down --keep`.")
 @click.option("--deploy/--no-deploy", default=True, help="Deploy the stacks with the CDK.")
-@click.option(
-    "--nodes",
-    type=click.Choice(["process", "simulated"]),
-    default="process",
-    show_default=True,
-    help="How nodes run pods: as processes, or not at all (for tests at scale).",
-)
+@nodes_option
 @click.option(
     "--time-scale",
     type=click.FloatRange(min=0, min_open=True),
@@ -85,7 +89,7 @@ def up(
     *,
     fresh: bool,
     deploy: bool,
-    nodes: str,
+    nodes: NodeKind,
     time_scale: float,
     instance_delay: float,
     aws_port: int | None,
@@ -95,7 +99,7 @@ def up(
     settings = Settings(
         state=default_state(),
         cache=default_cache(),
-        nodes="simulated" if nodes == "simulated" else "process",
+        nodes=nodes,
         time_scale=time_scale,
         instance_delay=instance_delay,
         aws_port=aws_port,
@@ -190,7 +194,8 @@ def restart(part: str, kill: bool) -> None:
 
 
 @local.command()
+@nodes_option
 @explained
-def prepare() -> None:
+def prepare(nodes: NodeKind) -> None:
     """Install and build what `up` needs, and start nothing."""
-    stack.prepare(default_cache(), hint)
+    stack.prepare(default_cache(), hint, nodes)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from local.build import KUBERNETES
 from local.endpoints import Endpoints
+from local.kubelet_node import cgroups
 from local.parts import Health, Part
 from local.settings import CLONE, Layout, Settings
 
@@ -101,17 +102,23 @@ def webhook(endpoints: Endpoints, ports: dict[str, int]) -> Part:
 def nodes(settings: Settings, endpoints: Endpoints) -> Part:
     """The program that makes a node of every running instance."""
     layout = Layout(settings.state)
+    own = {
+        "process": ("local.node", "--runtime", "process"),
+        "simulated": ("local.node", "--runtime", "simulated"),
+        "kubelet": ("local.kubelet_node", "--cgroup", cgroups.name_of(settings.state)),
+    }
+    module, *options = own[settings.nodes]
     return Part(
         "nodes",
         (
-            sys.executable, "-m", "local.node",
+            sys.executable, "-m", module,
             "--kubeconfig", endpoints.kubeconfig,
             "--ec2", endpoints.ec2,
             "--aws", endpoints.aws,
             "--state", str(layout.data / "node"),
             "--region", endpoints.region,
-            "--runtime", settings.nodes,
             "--client-ca", str(layout.certs / "kubelet-client.crt"),
+            *options,
         ),
         port=None,
         health=None,

@@ -66,7 +66,9 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         *control_plane.control_plane(settings, endpoints, ports),
     ]
     if (CLONE / "local" / "node" / "__main__.py").exists():
-        parts += [aws.nodes(settings, endpoints), aws.agent(endpoints)]
+        parts.append(aws.nodes(settings, endpoints))
+    if settings.nodes != "kubelet":  # beside each of those runs the agent that EKS would run
+        parts.append(aws.agent(endpoints))
     return endpoints, parts, steps(settings, endpoints)
 
 

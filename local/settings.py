@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 CLONE = Path(__file__).resolve().parents[1]
 NODE_ROLE = "sluice-node"  # the role of the machines that Karpenter buys
-NodeKind = Literal["process", "simulated"]
+NodeKind = Literal["process", "simulated", "kubelet"]
 
 
 def default_state() -> Path:

@@ -30,9 +30,10 @@ from local.build import build
 from local.endpoints import Endpoints
 from local.errors import StackError
 from local.files import write_json
+from local.kubelet_node import preparation as kubelets
 from local.parts import Health
 from local.plan import MANIFESTS
-from local.settings import CLONE, Layout, Settings
+from local.settings import CLONE, Layout, NodeKind, Settings
 from local.strays import kill_marked, kill_tree
 from local.toolchain import environment, locked, tool_folders
 
@@ -42,8 +43,10 @@ POLL_SECONDS = 0.05
 Progress = Callable[[str], None]
 
 
-def prepare(cache: Path, progress: Progress) -> None:
+def prepare(cache: Path, progress: Progress, nodes: NodeKind = "process") -> None:
     """Install and build everything that `up` needs. Raises PreparationError."""
+    if nodes == "kubelet":
+        kubelets.prepare(cache, progress)
     environment(cache, "ministack", progress)
     tool_folders(cache, progress)
     build(cache, progress)
@@ -71,7 +74,7 @@ def up(
     """
     layout = Layout(settings.state)
     make_folder(layout)
-    prepare(settings.cache, progress)
+    prepare(settings.cache, progress, settings.nodes)
     with locked(layout.state / "up.lock", progress):
         if is_running(layout):
             if not layout.endpoints.exists():

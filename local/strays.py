@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from local.kubelet_node import cgroups
+
 MARK = "SLUICE_PART_OF"  # in the environment of every part and, inherited, of what it starts
 PATIENCE_SECONDS = 5.0
 
@@ -61,4 +63,5 @@ def kill_marked(state: Path) -> int:
     while found := marked(state):
         count += len(found)
         kill_tree(found)
+    cgroups.remove(cgroups.name_of(state))  # what real kubelets leave when they are killed
     return count

@@ -12,7 +12,8 @@ as its instance type says, whatever this machine has; what runs there shares the
   too, is out of their reach.
 - There is no CSI driver, so pods with S3 volumes wait for ever; no GPU; no services and no DNS.
 - A container is saved through the kubelet's checkpoint endpoint. A pod whose image was made from
-  such a checkpoint goes on where that container stopped.
+  such a checkpoint goes on where that container stopped. The node agent (`python -m agent`) runs
+  beside every node and does the first when Sluice orders it.
 
 A node dies with its instance, and with this program, as if its power were cut. When the program is
 started again with the same --state, machines that still run start again with their disks.
@@ -30,19 +31,11 @@ import threading
 from pathlib import Path
 
 from local.build import binary as built
-from local.build import build
 from local.errors import PreparationError
-from local.kubelet_node import cgroups, debian, machine
+from local.kubelet_node import cgroups, debian
+from local.kubelet_node.preparation import prepare
 from local.kubelet_node.program import Program, Settings
 from local.settings import default_cache
-
-
-def prepare(cache: Path) -> None:
-    """Build what is not in the cache yet. Raises PreparationError."""
-    if lacking := machine.lacking():
-        raise PreparationError(lacking)
-    build(cache, say, ["kubelet"])
-    debian.prepare(cache, say)
 
 
 def say(text: str) -> None:
@@ -89,7 +82,7 @@ def settings_of(arguments: list[str]) -> Settings:
 
 def main() -> None:
     settings = settings_of(sys.argv[1:])
-    prepare(default_cache())
+    prepare(default_cache(), say)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,8 @@ class Node:
         self.plan = plan
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.joined = threading.Event()
 
     @property
     def name(self) -> str:
@@ -43,22 +46,41 @@ class Node:
             (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         configuration.write(self.plan, self.folder / "upper")
         cgroups.make(self.plan.cgroup)
-        with (self.folder / "log/init.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid())),
-                    *(shutil.which("unshare") or "", "--mount", "--pid", "--fork", "--kill-child"),
-                    *(str(HERE / "node_init.sh"), str(base), str(self.folder), str(kubelet)),
-                    *(self.name, self.plan.instance.provider_id),
-                ],
-                stdout=log,
+        self.process = self._spawn(
+            "init",
+            *(shutil.which("unshare") or "", "--mount", "--pid", "--fork", "--kill-child"),
+            *(str(HERE / "node_init.sh"), str(base), str(self.folder), str(kubelet)),
+            *(self.name, self.plan.instance.provider_id),
+        )
+
+    def start_agent(self, kubeconfig: Path, repository: str, region: str, aws: str) -> None:
+        """The node agent, which on EKS is a DaemonSet: here a process beside the node."""
+        if self.agent is None or self.agent.poll() is not None:
+            self.agent = self._spawn(
+                "agent",
+                *(sys.executable, "-m", "agent", "--node", self.name, "--region", region),
+                *("--kubeconfig", str(kubeconfig), "--kubelet-root", str(self.folder / "kubelet")),
+                *("--repository", repository),
+                AWS_ENDPOINT_URL=aws,
+            )
+
+    def _spawn(self, log: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+        """A process that dies with this one."""
+        with (self.folder / "log" / f"{log}.log").open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid()), *command],
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                env=os.environ | environment,
             )
 
     def kill(self) -> None:
         """As if its power were cut: every process of it is dead when this returns."""
+        if self.agent is not None:
+            self.agent.kill()
+            self.agent.wait()
         if self.process is None:
             return
         with contextlib.suppress(psutil.NoSuchProcess):

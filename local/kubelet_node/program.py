@@ -137,7 +137,7 @@ class Program:
             self.joining.discard(instance.id)
             if instance.id in running:
                 self._start(Node(self._plan(instance, machine), self._folder(instance)))
-        for node in self.nodes.values():
+        for node in list(self.nodes.values()):
             self._watch(node)
 
     def _folder(self, instance: Instance) -> Path:
@@ -189,6 +189,13 @@ class Program:
             log.warning("%s ended by itself; see %s", node.name, node.folder / "log")
             cgroups.remove(node.plan.cgroup)
             self._start(node)
+        if node.runs and node.joined.is_set():
+            node.start_agent(
+                self.settings.kubeconfig,
+                f"127.0.0.1:{self.registry}/sluice/checkpoints",
+                self.settings.region,
+                self.settings.aws,
+            )
 
     def _initialise(self, node: Node) -> None:
         """The cloud controller's part for a new node: its addresses, then the taint goes.
@@ -205,6 +212,7 @@ class Program:
         ]
         self.api.patch(f"{path}/status", {"status": {"addresses": addresses}})
         self._remove_taint(path, found, "node.cloudprovider.kubernetes.io/uninitialized")
+        node.joined.set()
         log.info("%s joined on port %d", node.name, node.plan.port)
 
     def _remove_taint(self, path: str, node: dict[str, Any] | None, key: str) -> None:

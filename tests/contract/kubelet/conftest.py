@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local.errors import PreparationError
-from local.kubelet_node.__main__ import prepare
+from local.kubelet_node.preparation import prepare
 from local.node.api import KubernetesApi
 from local.settings import Layout, default_cache
 from tests.contract.node.cluster import Cluster
@@ -17,6 +17,7 @@ from tests.contract.node.conftest import (
     await_ready,
     control,
     machines,
+    say,
 )
 
 __all__ = ["api", "control", "machines"]  # fixtures that both kinds of node share
@@ -34,7 +35,7 @@ class KubeletProgram(NodeProgram):
 def able() -> None:
     """Builds the kubelet and the nodes' root file system, or says in one line why it cannot."""
     try:
-        prepare(default_cache())
+        prepare(default_cache(), say)
     except PreparationError as reason:
         pytest.skip(str(reason))
 
