@@ -41,7 +41,7 @@ class Failure:
     error: str
 
     def fields(self) -> dict[str, str]:
-        return {"message": self.message_id, "cause": self.error}
+        return {"message_id": self.message_id, "cause": self.error}
 
 
 @dataclass(frozen=True, slots=True)

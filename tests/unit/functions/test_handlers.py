@@ -1,0 +1,200 @@
+"""Handlers answer batches in parts: only what failed comes again, and poison harms nobody else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sluice import bootstrap
+from sluice.core.identity import workload_id
+from sluice.core.workload import State
+from sluice.errors import ClusterError, KeptConflicting
+from sluice.usecases.relay import Relay
+from sluice.usecases.submit import unauthorised
+
+from functions import act, admit, relay, submit, sweep
+from tests.fakes import RecordedTimeline
+from tests.unit.functions.conftest import Context
+from tests.unit.functions.events import sqs, stream
+from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message, a_workload, admitted
+from tests.unit.usecases.world import CLUSTER, ROOT
+
+
+def failures(answer: Any) -> list[str]:
+    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+
+
+@pytest.fixture
+def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
+    """A control plane in memory that every handler finds through bootstrap."""
+    plane = Plane()
+    relaying = Relay(plane.kicks, plane.commands, plane.timeline, RecordedTimeline())
+    for name, use in {
+        "submit": plane.submit(),
+        "admit": plane.admit(),
+        "act": plane.act(),
+        "sweep": plane.sweep(),
+        "relay": relaying,
+    }.items():
+        monkeypatch.setattr(bootstrap, name, lambda use=use: use)
+    return plane
+
+
+def test_submit_records_good_and_bad_and_asks_for_nothing_again(
+    plane: Plane, context: Context
+) -> None:
+    answer = submit.handler(sqs(a_document(), "{", queue="submissions"), context)
+
+    assert failures(answer) == []
+    states = sorted(record.state for record in plane.workloads.rows.values())
+    assert states == [State.PENDING, State.REJECTED]
+
+
+def test_submit_takes_the_senders_word_only_from_the_queue_of_events(
+    plane: Plane, context: Context
+) -> None:
+    envelope = {"source": "blue.pipeline", "detail-type": "x", "detail": a_document()}
+    stranger = {"SenderId": "AROAEVENTS:bus"}
+
+    submit.handler(sqs(envelope, queue="sluice-control-QueuesEvents3B99-1", **stranger), context)
+    assert plane.record(workload_id(NAMESPACE, "k1")).state is State.PENDING
+
+    plane.workloads.rows.clear()
+    submit.handler(sqs(envelope, queue="sluice-control-QueuesSubmissions-1", **stranger), context)
+    (record,) = plane.workloads.rows.values()
+    assert record.reason["code"] == "MISCONFIGURATION:PolicyDenied"
+
+
+def test_submit_gives_back_only_the_message_that_could_not_be_recorded(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = plane.workloads.create
+
+    def broken(workload: Any) -> Any:
+        if workload.id == workload_id(NAMESPACE, "k2"):
+            raise ConnectionError("away")
+        return create(workload)
+
+    monkeypatch.setattr(plane.workloads, "create", broken)
+
+    answer = submit.handler(sqs(*(a_document(f"k{n}") for n in (1, 2, 3))), context)
+
+    assert failures(answer) == ["m1"]
+
+
+def test_admit_runs_one_cycle_for_all_kicks_of_a_root(plane: Plane, context: Context) -> None:
+    plane.put(a_workload())
+    kicks = sqs({"root": ROOT}, {"root": ROOT}, queue="kicks.fifo", MessageGroupId=ROOT)
+
+    assert failures(admit.handler(kicks, context)) == []
+
+    assert plane.record().state is State.ADMITTED
+    assert len(list(plane.ledgers.batches(ROOT))) == 1
+
+
+def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kicks = sqs({}, {}, {}, queue="kicks.fifo")
+    for record, root in zip(kicks["Records"], ("bad", ROOT, "bad"), strict=True):
+        record["attributes"]["MessageGroupId"] = root
+    plane.put(a_workload())
+    use = plane.admit()
+
+    def sometimes(root: str) -> Any:
+        if root == "bad":
+            raise KeptConflicting("lost every race")
+        return use(root)
+
+    monkeypatch.setattr(bootstrap, "admit", lambda: sometimes)
+
+    assert failures(admit.handler(kicks, context)) == ["m0", "m2"]
+    assert plane.record().state is State.ADMITTED
+
+
+@pytest.mark.parametrize("poison", ["{", "[]", "{}", '{"cluster": "batch-1"}', "null"])
+def test_act_isolates_a_poisoned_command(plane: Plane, context: Context, poison: str) -> None:
+    plane.put(admitted())
+
+    answer = act.handler(sqs(poison, {"cluster": CLUSTER, "workloads": ["w1"]}), context)
+
+    assert failures(answer) == ["m0"]
+    assert plane.record().state is State.DISPATCHED
+
+
+def test_act_keeps_the_commands_of_a_cluster_that_does_not_answer(
+    plane: Plane,
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plane.put(admitted())
+    use = plane.act()
+
+    def sometimes(cluster: str, ids: list[str]) -> None:
+        if cluster == "away":
+            raise ClusterError("https://away does not answer")
+        use(cluster, ids)
+
+    monkeypatch.setattr(bootstrap, "act", lambda: sometimes)
+    commands = sqs(
+        {"cluster": "away", "workloads": ["w9"]}, {"cluster": CLUSTER, "workloads": ["w1"]}
+    )
+
+    assert failures(act.handler(commands, context)) == ["m0"]
+    assert plane.record().state is State.DISPATCHED
+    (error,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert error.__dict__["cluster"] == "away"
+    assert "does not answer" in str(error.exc_info)
+
+
+def test_relay_turns_stream_records_into_kicks_and_commands(plane: Plane, context: Context) -> None:
+    new, placed = a_workload(), admitted("w2")
+
+    relay.handler(stream((None, new), (a_workload("w2"), placed), (new, None)), context)
+
+    assert plane.kicks.roots == [ROOT]
+    assert plane.commands.sent == [(CLUSTER, ["w2"])]
+    assert [line.what for line in plane.timeline.lines] == ["Submitted", "Admitted"]
+
+
+def test_relay_understands_the_record_of_an_unknown_sender(plane: Plane, context: Context) -> None:
+    nobody = unauthorised(a_message("{", sender="stranger"), 1_800_000_000_000)
+
+    relay.handler(stream((None, nobody), (None, a_workload())), context)
+
+    assert [line.what for line in plane.timeline.lines] == ["Rejected", "Submitted"]
+    assert plane.kicks.roots == [ROOT]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [{}, {"id": {"S": "x"}}, {"id": {"S": "x"}, "state": {"S": "UNHEARD-OF"}}, {"id": {"X": "x"}}],
+    ids=str,
+)
+def test_relay_passes_over_a_record_that_it_does_not_understand(
+    plane: Plane, context: Context, image: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    changes = stream((None, a_workload("w1")), (None, a_workload("w2")), (None, a_workload("w3")))
+    changes["Records"][1]["dynamodb"]["NewImage"] = image
+
+    relay.handler(changes, context)
+
+    assert [line.workload.id for line in plane.timeline.lines] == ["w1", "w3"]
+    (error,) = (record for record in caplog.records if record.levelname == "ERROR")
+    assert error.__dict__["event_id"] == "e1"
+
+
+def test_sweep_cries_out_when_a_ledger_lies(
+    plane: Plane, context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep.handler({}, context)
+    assert not caplog.records
+
+    plane.workloads.write(replace(admitted(), id="w2"))
+    sweep.handler({}, context)
+
+    (error,) = caplog.records
+    assert error.levelname == "ERROR"
+    assert error.__dict__["drift"] == {ROOT: {"a|spot|cpu": -1000}}
