@@ -34,7 +34,7 @@ class Gathered:
 
     `holders` are the workloads that hold quota, where somebody may have to yield; quota of holders
     that are not listed counts all the same. `clusters` maps a cluster to the flavors it offers
-    (empty: all).
+    (empty: all). `parked` were refused by the last cycle, and nothing has changed for them since.
     """
 
     root: str
@@ -44,6 +44,7 @@ class Gathered:
     holders: Sequence[Workload]
     clusters: Mapping[str, Sequence[str]]
     now: int
+    parked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def schedule(
         if left := {key: amount for key, amount in amounts.items() if amount > 0}:
             scheduler.hold(unlisted(cq, left))
     for position, workload in enumerate(gathered.waiting):
-        scheduler.enqueue(entry(workload, position))
+        scheduler.enqueue(entry(workload, position), parked=workload.id in gathered.parked)
     return scheduler
 
 

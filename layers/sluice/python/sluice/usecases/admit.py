@@ -28,7 +28,10 @@ from sluice.usecases.configuration import Configured, clusters_of, configured
 
 ATTEMPTS = 8
 RELEASES = 500
+MOST_HEADS = 2000
 KEPT_REFUSALS = 1000
+KEPT_PARKED = 10_000
+PARKED_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Admit:
 
         Raises KeptConflicting when every race is lost, so that the kick returns to its queue.
         """
-        started = self.clock.now()
+        started, heads = self.clock.now(), self.heads
         admitted = released = preempted = conflicts = 0
         while conflicts < ATTEMPTS:
             ledger = self.ledgers.read(root)
@@ -70,17 +73,21 @@ class Admit:
             config = configured(catalog)
             if root not in config.queues.roots():
                 return Outcome(root, ledger.version)
-            gathered = self.gather(root, ledger, catalog, config)
+            gathered = self.gather(root, ledger, catalog, config, heads)
             cycle = decide(config.queues, gathered, config.policy)
             version = self.commit(ledger, cycle, gathered.now)
             if version is None:
                 conflicts += 1
                 continue
-            self.ledgers.record_pass(root, summary(cycle, version, gathered.now))
+            last = self.ledgers.newest_pass(root) if gathered.parked else {}
+            summary = pass_summary(cycle, gathered, version, catalog.version, last)
+            self.ledgers.record_pass(root, summary)
             admitted += len(cycle.admitted)
             released += len(cycle.released)
             preempted += len(cycle.preempted)
             more = cycle.admitted or len(gathered.releasing) >= RELEASES
+            if not more and heads < MOST_HEADS and len(gathered.waiting) >= heads:
+                more, heads = True, MOST_HEADS  # what fits may stand behind all that does not
             late = self.clock.now() - started > self.budget_ms
             if more and late:
                 self.kicks.kick([root])
@@ -90,18 +97,22 @@ class Admit:
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
 
     def gather(
-        self, root: str, ledger: LedgerState, catalog: CatalogSnapshot, config: Configured
+        self,
+        root: str,
+        ledger: LedgerState,
+        catalog: CatalogSnapshot,
+        config: Configured,
+        heads: int | None = None,
     ) -> Gathered:
         """Indexes propose, consistent reads decide."""
-        now = self.clock.now()
+        now, most = self.clock.now(), heads or self.heads
         root_of = config.queues.root_of
         queues = [q for q in config.queues.cluster_queues.values() if root_of(q.name) == root]
         proposed = self.pool.map(
             lambda key: self.workloads.inbox(key[0], limit=key[1]),
-            [(release_key(root), RELEASES), *((pending_key(q.name), self.heads) for q in queues)],
+            [(release_key(root), RELEASES), *((pending_key(q.name), most) for q in queues)],
         )
-        releasing, *heads = [list(ids) for ids in proposed]
-        records = self.workloads.get_many([*releasing, *(i for ids in heads for i in ids)])
+        records = self.workloads.get_many([i for ids in proposed for i in ids])
         waiting = [w for w in records if waits(w, now) and root_of(w.cq) == root]
         holders: Sequence[Workload] = ()
         if waiting and any(map(may_evict, queues)):
@@ -117,6 +128,7 @@ class Admit:
             holders,
             clusters_of(catalog),
             now,
+            parked_by(self.ledgers.newest_pass(root), ledger, catalog, now),
         )
 
     def commit(self, ledger: LedgerState, cycle: Cycle, now: int) -> int | None:
@@ -157,11 +169,32 @@ def audit(cycle: Cycle, batch: Sequence[Step]) -> Mapping[str, Any]:
     return {kind: rows for kind, rows in lines.items() if rows}
 
 
-def summary(cycle: Cycle, version: int, now: int) -> Mapping[str, Any]:
-    """The newest pass as `why` and `ls` read it; refusals as compressed JSON."""
+def pass_summary(cycle: Cycle, gathered: Gathered, version: int, catalog: int) -> Mapping[str, Any]:
+    """The newest pass as `why` and `ls` read it, and whom it parked; lists as compressed JSON."""
     refusals = {
         refusal.workload: [refusal.reason.value, refusal.message, refusal.position]
         for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]
     }
-    packed = zlib.compress(json.dumps(refusals).encode())
-    return {"at": now, "version": version, "refusals": packed}
+    admitted = {step.change.before.id for step in cycle.admitted}
+    parked = [w.id for w in gathered.waiting if w.id not in admitted][:KEPT_PARKED]
+    return {
+        "at": gathered.now,
+        "version": version,
+        "catalog": catalog,
+        "refusals": zlib.compress(json.dumps(refusals).encode()),
+        "parked": zlib.compress(json.dumps(parked).encode()),
+    }
+
+
+def parked_by(
+    last: Mapping[str, Any], ledger: LedgerState, catalog: CatalogSnapshot, now: int
+) -> frozenset[str]:
+    """Who was refused by a pass since which neither ledger nor configuration has moved.
+
+    Kueue's rule: a refused head keeps room for itself in one pass, then lets others by until
+    something changes. After a while everybody is looked at again, since time is a change too.
+    """
+    same = last.get("version") == ledger.version and last.get("catalog") == catalog.version
+    if not same or now - last["at"] > PARKED_MS:
+        return frozenset()
+    return frozenset(json.loads(zlib.decompress(last["parked"])))
