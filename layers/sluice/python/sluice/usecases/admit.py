@@ -169,9 +169,16 @@ def audit(cycle: Cycle, batch: Sequence[Step]) -> Mapping[str, Any]:
     return {kind: rows for kind, rows in lines.items() if rows}
 
 
-def pass_summary(cycle: Cycle, gathered: Gathered, version: int, catalog: int) -> Mapping[str, Any]:
-    """The newest pass as `why` and `ls` read it, and whom it parked; lists as compressed JSON."""
-    refusals = {
+def pass_summary(
+    cycle: Cycle, gathered: Gathered, version: int, catalog: int, last: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The newest pass as `why` and `ls` read it, and whom it parked; lists as compressed JSON.
+
+    What was parked keeps the reason of the pass that refused it, the `last` one.
+    """
+    kept = json.loads(zlib.decompress(last["refusals"])) if last else {}
+    refusals = {name: line for name, line in kept.items() if name in gathered.parked}
+    refusals |= {
         refusal.workload: [refusal.reason.value, refusal.message, refusal.position]
         for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]
     }
