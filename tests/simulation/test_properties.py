@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sluice.core.model import Aging, Assignment, PodSetAssignment, Policy, QueueingStrategy
@@ -96,6 +97,7 @@ def run(case: list[Json], latency_ms: int) -> tuple[Scenario, Outcome]:
     return scenario, Simulation(scenario, commit_latency_ms=latency_ms).run()
 
 
+@pytest.mark.slow
 @THOUSAND
 @given(histories(), LATENCY)
 def test_every_history_keeps_what_we_promise(case: list[Json], latency: int) -> None:
