@@ -25,6 +25,7 @@ from sluice.core.workload import (
     awaits_release,
 )
 
+MOST_PASSES = 20
 UNLISTED = "ledger/"  # prefix of the stand-ins for quota whose holders were not read
 
 
@@ -87,7 +88,7 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
     )
     usage = used_after(gathered.usage, released)
     scheduler = schedule(catalog, gathered, usage, policy)
-    plan = scheduler.run_pass(now, explain=True)
+    plan = run(scheduler, now)
     waiting = {w.id: w for w in gathered.waiting}
     holders = {w.id: w for w in gathered.holders}
     admitted, refusals = [], dict(plan.refusals)
@@ -116,6 +117,29 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         and victim.state in (State.ADMITTED, State.DISPATCHED)
     ]
     return Cycle(released, tuple(admitted), tuple(preempted), refusals, plan)
+
+
+def run(scheduler: Scheduler, now: int) -> Plan:
+    """Passes until another one could decide nothing more; together they are one plan.
+
+    A blocked head keeps room for itself in the first pass only; the next lets others by.
+    """
+    plan = scheduler.run_pass(now, explain=True)
+    for _ in range(MOST_PASSES):
+        if not scheduler.has_candidates():
+            break
+        more = scheduler.run_pass(now, explain=True)
+        refusals = {**plan.refusals, **more.refusals}
+        plan = Plan(
+            (*plan.admissions, *more.admissions),
+            (*plan.preemptions, *more.preemptions),
+            {name: refusal for name, refusal in refusals.items() if name not in _admitted(more)},
+        )
+    return plan
+
+
+def _admitted(plan: Plan) -> set[str]:
+    return {admission.workload for admission in plan.admissions}
 
 
 def schedule(

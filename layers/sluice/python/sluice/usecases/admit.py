@@ -186,6 +186,7 @@ def pass_summary(
     parked = [w.id for w in gathered.waiting if w.id not in admitted][:KEPT_PARKED]
     return {
         "at": gathered.now,
+        "parked_at": last["parked_at"] if last else gathered.now,
         "version": version,
         "catalog": catalog,
         "refusals": zlib.compress(json.dumps(refusals).encode()),
@@ -202,6 +203,6 @@ def parked_by(
     something changes. After a while everybody is looked at again, since time is a change too.
     """
     same = last.get("version") == ledger.version and last.get("catalog") == catalog.version
-    if not same or now - last["at"] > PARKED_MS:
+    if not same or now - last["parked_at"] > PARKED_MS:
         return frozenset()
     return frozenset(json.loads(zlib.decompress(last["parked"])))
