@@ -21,7 +21,7 @@ from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.s3_logs import S3Logs
 from sluice.core.identity import workload_id
-from sluice.core.workload import State, Workload, phase
+from sluice.core.workload import TERMINAL, Workload, phase
 
 from local.apply import ApiServer
 from local.endpoints import Endpoints
@@ -182,22 +182,24 @@ class Stack:
     def await_phase(
         self, wanted: str, *ids: str, seconds: float = PATIENCE_SECONDS
     ) -> list[Workload]:
-        """The records, once all have the phase; fails at once if one ended in another."""
+        """The records, once all have the phase; patience begins anew whenever one arrives there.
 
-        def reached() -> bool:
+        Fails at once if one ends in another phase.
+        """
+        reached, deadline = -1, 0.0
+        while True:
             records = self.workloads.get_many(ids)
-            ended = {State.FINISHED, State.REJECTED, State.CANCELLED}
+            there = sum(phase(one) == wanted for one in records)
+            if there == len(ids):
+                return records
             for one in records:
-                wrong = one.state in ended and phase(one) != wanted
+                wrong = one.state in TERMINAL and phase(one) != wanted
                 assert not wrong, f"{one.id} is {phase(one)}: {one.reason or one.result}"
-            return len(records) == len(ids) and all(phase(one) == wanted for one in records)
-
-        until(
-            lambda: f"all {wanted}, but {Counter(map(self.phase, ids))}: {ids[:5]}",
-            reached,
-            seconds=seconds,
-        )
-        return self.workloads.get_many(ids)
+            if there > reached:
+                reached, deadline = there, time.monotonic() + seconds
+            stuck = Counter(map(self.phase, ids)) if time.monotonic() > deadline else None
+            assert not stuck, f"not all {wanted} within {seconds:.0f} s: {stuck}, {ids[:5]}"
+            time.sleep(POLL_SECONDS)
 
     def await_released(self, root: str, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until the ledger of a root is empty."""
