@@ -32,6 +32,10 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
             logger.warning("pass given up", extra={"root": root, "error": str(error)})
             failed += messages
             continue
+        except Exception:  # one root's trouble must not hold up the others
+            logger.exception("pass failed", extra={"root": root})
+            failed += messages
+            continue
         metrics.add_metric("admitted_workloads_total", MetricUnit.Count, outcome.admitted)
         metrics.add_metric("ledger_conflicts_total", MetricUnit.Count, outcome.conflicts)
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}

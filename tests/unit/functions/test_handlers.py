@@ -93,8 +93,18 @@ def test_admit_runs_one_cycle_for_all_kicks_of_a_root(plane: Plane, context: Con
     assert len(list(plane.ledgers.batches(ROOT))) == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [(KeptConflicting("lost every race"), "WARNING"), (RuntimeError("a bug"), "ERROR")],
+    ids=["lost races", "a bug"],
+)
 def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
-    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch
+    plane: Plane,
+    context: Context,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    level: str,
 ) -> None:
     kicks = sqs({}, {}, {}, queue="kicks.fifo")
     for record, root in zip(kicks["Records"], ("bad", ROOT, "bad"), strict=True):
@@ -104,13 +114,16 @@ def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
 
     def sometimes(root: str) -> Any:
         if root == "bad":
-            raise KeptConflicting("lost every race")
+            raise error
         return use(root)
 
     monkeypatch.setattr(bootstrap, "admit", lambda: sometimes)
 
     assert failures(admit.handler(kicks, context)) == ["m0", "m2"]
     assert plane.record().state is State.ADMITTED
+    assert [(record.levelname, record.__dict__["root"]) for record in caplog.records] == [
+        (level, "bad")
+    ]
 
 
 @pytest.mark.parametrize("poison", ["{", "[]", "{}", '{"cluster": "batch-1"}', "null"])
