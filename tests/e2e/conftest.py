@@ -14,6 +14,8 @@ from local.endpoints import Endpoints
 from local.settings import Layout, Settings, default_cache
 from tests.e2e.stack import BUCKET, TENANTS, Stack
 
+SOON_SECONDS = "15"
+
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
@@ -31,6 +33,22 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     finally:
         embedded.down(state)
     assert left_behind(state) == []
+
+
+@pytest.fixture
+def impatient(stack: Stack) -> Iterator[Stack]:
+    """Messages of failed functions come again in seconds, not after the minutes of production."""
+    sqs, name = stack.client("sqs"), "VisibilityTimeout"
+    queues = [stack.published[f"queues/{queue}"] for queue in ("submissions", "kicks", "commands")]
+    before = [
+        sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=[name])["Attributes"][name]
+        for queue in queues
+    ]
+    for queue in queues:
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={name: SOON_SECONDS})
+    yield stack
+    for queue, seconds in zip(queues, before, strict=True):
+        sqs.set_queue_attributes(QueueUrl=queue, Attributes={name: seconds})
 
 
 def prepared(stack: Stack) -> Stack:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psutil
 import pytest
@@ -16,24 +16,7 @@ from tests.e2e.stack import Stack, a_workload, until
 pytestmark = pytest.mark.stack
 
 JOBS = int(os.environ.get("SLUICE_CHAOS_JOBS", "200"))
-SOON_SECONDS = "15"
 WORKERS = ("Submit", "Admit", "Relay", "Act", "Observe")
-
-
-@pytest.fixture
-def impatient(stack: Stack) -> Iterator[Stack]:
-    """Messages of killed functions come again in seconds, not after the minutes of production."""
-    sqs, name = stack.client("sqs"), "VisibilityTimeout"
-    queues = [stack.published[f"queues/{queue}"] for queue in ("submissions", "kicks", "commands")]
-    before = [
-        sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=[name])["Attributes"][name]
-        for queue in queues
-    ]
-    for queue in queues:
-        sqs.set_queue_attributes(QueueUrl=queue, Attributes={name: SOON_SECONDS})
-    yield stack
-    for queue, seconds in zip(queues, before, strict=True):
-        sqs.set_queue_attributes(QueueUrl=queue, Attributes={name: seconds})
 
 
 def kill_workers(stack: Stack, function: str) -> int:
