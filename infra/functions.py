@@ -104,7 +104,7 @@ FUNCTIONS = (
             "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/active": ("Query",),
             "Nodes": ("UpdateItem", "BatchWriteItem"),
-            "Migrations": ("GetItem", "UpdateItem"),
+            "Migrations": ("GetItem", "PutItem", "UpdateItem"),
             "Timeline": ("BatchWriteItem",),
         },
         objects={"logs/": ("PutObject",)},

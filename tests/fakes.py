@@ -210,6 +210,14 @@ class RecordedCommands:
 
 
 @dataclass
+class RecordedInterruptions:
+    sent: list[Document] = field(default_factory=list)
+
+    def send(self, envelope: Document) -> None:
+        self.sent.append(envelope)
+
+
+@dataclass
 class RecordedTimeline:
     lines: list[Happening] = field(default_factory=list)
 

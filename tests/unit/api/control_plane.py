@@ -19,6 +19,7 @@ from sluice.usecases.api import Api
 from sluice.usecases.apply import Apply, key_of
 from sluice.usecases.checkup import Checkup
 from sluice.usecases.explain import Explain
+from sluice.usecases.moves import Moves
 from sluice.usecases.query import Query
 from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.steer import Steer
@@ -33,9 +34,11 @@ from tests.fakes import (
     MemoryLedgers,
     MemoryLogs,
     MemoryManifests,
+    MemoryMigrations,
     MemoryNodes,
     MemoryWorkloads,
     RecordedCommands,
+    RecordedInterruptions,
     RecordedKicks,
     RecordedTimeline,
 )
@@ -169,6 +172,7 @@ class ControlPlane:
             self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, pool=pool
         )
         self.relay = Relay(self.kicks, RecordedCommands(), self.timeline, RecordedTimeline())
+        self.migrations, self.interruptions = MemoryMigrations(), RecordedInterruptions()
         query = Query(
             self.workloads,
             self.ledgers,
@@ -190,6 +194,7 @@ class ControlPlane:
             Apply(self.catalog, self.ledgers, self.workloads, self.kicks),
             WhatIf(query),
             Checkup(query),
+            Moves(query, self.migrations, self.interruptions, self.clock),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))

@@ -23,7 +23,7 @@ from sluice.adapters.eks_clusters import EKSClusters
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.s3_logs import S3Logs
-from sluice.adapters.sqs_queues import SQSCommands, SQSKicks
+from sluice.adapters.sqs_queues import SQSCommands, SQSInterruptions, SQSKicks
 from sluice.adapters.system_clock import SystemClock
 
 if TYPE_CHECKING:
@@ -241,6 +241,7 @@ def api() -> Api:
     from sluice.usecases.apply import Apply
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.explain import Explain
+    from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
     from sluice.usecases.steer import Steer
     from sluice.usecases.whatif import WhatIf
@@ -266,4 +267,10 @@ def api() -> Api:
         Apply(catalog(), ledgers(), workloads(), kicks()),
         WhatIf(query),
         Checkup(query),
+        Moves(
+            query,
+            migrations(),
+            SQSInterruptions(client("sqs"), _env("INTERRUPTIONS_QUEUE_URL")),
+            clock(),
+        ),
     )

@@ -266,6 +266,12 @@ class Nodes(Protocol):
     def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None: ...
 
 
+class Interruptions(Protocol):
+    def send(self, envelope: Document) -> None:
+        """Put a wish into the queue of EC2's notices, in their shape."""
+        ...
+
+
 class Offerings(Protocol):
     def banned(self, cluster: str) -> list[Ban]:
         """Every (type, zone) that was ever barred and is not forgotten; some may be over."""

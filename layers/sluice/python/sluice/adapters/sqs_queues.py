@@ -1,4 +1,4 @@
-"""Kicks and commands as SQS messages."""
+"""Kicks, commands and wishes as SQS messages."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ class SQSCommands:
             for position, group in enumerate(groups)
         ]
         _send(self.client, self.queue, entries)
+
+
+@dataclass(frozen=True)
+class SQSInterruptions:
+    client: SQSClient
+    queue: str
+
+    def send(self, envelope: dict[str, Any]) -> None:
+        _send(self.client, self.queue, [{"Id": "0", "MessageBody": json.dumps(envelope)}])
 
 
 def _send(client: SQSClient, queue: str, entries: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: which driver saves a workload, how long it takes, how often it pays, what is kept."""
+"""Checkpoints: which driver saves a workload, how long that takes, how often, what is kept."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ MARGIN_MS: Final = 8_000
 """Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
 GRACE_SECONDS: Final = 30
 FREEZE_MS: Final = 500
+LISTED: Final = 100
 KEPT: Final = 3
 """Checkpoints of a workload that stay listed, unless it asks for another number."""
 
@@ -159,7 +160,7 @@ def capability(node: Mapping[str, Any]) -> Capability:
 
 
 def select(
-    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int
+    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int, pods: int = 1
 ) -> Selection:
     """The driver that can serve, with the reason where it is not the one asked for.
 
@@ -171,6 +172,8 @@ def select(
         if containers > 1:
             text = f"a pod of {containers} containers cannot be dumped as one"
             return Selection(CheckpointMode.APPLICATION, text)
+        if pods > 1:
+            return Selection(CheckpointMode.APPLICATION, f"a gang of {pods} has no common dump")
         if not capability.kubelet:
             return Selection(CheckpointMode.APPLICATION, capability.reason)
     if asked is CheckpointMode.CEDANA and not capability.cedana:

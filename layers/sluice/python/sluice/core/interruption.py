@@ -26,7 +26,7 @@ class Kind(StrEnum):
     STOPPING = "stopping"
     TERMINATED = "terminated"
     HOOK = "hook"
-    DRILL = "drill"
+    REQUEST = "request"
 
 
 # Kinds after which nothing on the instance can be saved; TERMINATED also proves that nothing runs.
@@ -64,13 +64,27 @@ class ReservationNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """A user's wish, sent by the api: to save a workload, or to move it (from a checkpoint)."""
+
+    workload: str
+    at: int
+    moves: bool
+    by: str = ""
+    checkpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """An event that says nothing to us, and why; it is logged, never retried."""
 
     why: str
 
 
-Heard = Sequence[Notice] | ReservationNotice | Unreadable
+Heard = Sequence[Notice] | ReservationNotice | Request | Unreadable
+
+MOVE_REQUESTED: Final = "Sluice Migration Requested"
+CHECKPOINT_REQUESTED: Final = "Sluice Checkpoint Requested"
 
 _STATES: Final = {
     "stopping": Kind.STOPPING,
@@ -96,6 +110,8 @@ def read(envelope: Mapping[str, Any]) -> Heard:
 def _read(envelope: Mapping[str, Any]) -> Heard:
     what = envelope.get("detail-type") or envelope["detail_type"]
     detail, at = envelope["detail"], epoch_ms(envelope["time"])
+    if envelope["source"] == "sluice":
+        return _request(what, detail, at)
     account, region = envelope["account"], envelope["region"]
 
     def notice(kind: Kind, deadline: int | None, instance: str = "") -> Notice:
@@ -109,11 +125,8 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
             return [notice(Kind.SPOT, at if hibernates else at + NOTICE_MS)]
         case "EC2 Instance Rebalance Recommendation":
             return [notice(Kind.REBALANCE, None)]
-        case "EC2 Instance State-change Notification":
-            kind = _STATES.get(detail["state"])
-            if kind is None:
-                return Unreadable(f"state {detail['state']!r} is no loss")
-            return [notice(kind, at)]
+        case "EC2 Instance State-change Notification" if detail["state"] in _STATES:
+            return [notice(_STATES[detail["state"]], at)]
         case "EC2 Capacity Reservation Instance Interruption Warning":
             return [notice(Kind.RESERVATION, epoch_ms(detail["instance-termination-time"]))]
         case "EC2 Instance-terminate Lifecycle Action":
@@ -124,6 +137,13 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
             end = epoch_ms(detail["end-date"]) - BLOCK_LEAD_MS
             return ReservationNotice(detail["capacity-reservation-id"], at, end, account, region)
     return Unreadable(f"detail-type {what!r} is not known")
+
+
+def _request(what: str, detail: Mapping[str, Any], at: int) -> Heard:
+    if what not in (MOVE_REQUESTED, CHECKPOINT_REQUESTED):
+        return Unreadable(f"no wish is called {what!r}")
+    wanted, by = detail.get("checkpoint", ""), detail.get("by", "")
+    return Request(detail["workload"], at, what == MOVE_REQUESTED, by, wanted)
 
 
 def _health(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Heard:

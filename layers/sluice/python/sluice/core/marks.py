@@ -10,6 +10,8 @@ from sluice.core.migration import Saved
 
 ORDER: Final = "sluice.dev/checkpoint-order"
 """Save the pod now; the value names the order, so that a repetition is none."""
+MOVE: Final = "move-"
+"""How the orders that belong to a move begin."""
 DONE: Final = "sluice.dev/checkpoint-done"
 """The answer, as JSON: `{order, uri, image?, bytes, seconds, at}` or `{order, error}`."""
 DRIVER: Final = "sluice.dev/checkpoint-driver"

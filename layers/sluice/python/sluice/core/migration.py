@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from sluice.core.checkpointing import MARGIN_MS, Action
 from sluice.core.happenings import Happening
+from sluice.core.interruption import Kind
 from sluice.core.options import CheckpointMode
 from sluice.core.workload import Workload
 
@@ -218,11 +219,14 @@ def next_step(migration: Migration, view: View, now: int) -> Step:
         return Step.STOP
     if migration.action is Action.DUMP:
         return Step.STOP if migration.stage is Stage.DUMPED else Step.WAIT
-    return Step.STOP if migration.replacement_at or view.replacement_ready else Step.WAIT
+    wished = migration.kind == Kind.REQUEST  # no machine goes away, so nothing is bought for it
+    return Step.STOP if wished or migration.replacement_at or view.replacement_ready else Step.WAIT
 
 
 def restore_source(migration: Migration | None, last: str) -> str:
     """The checkpoint that the next generation starts from: the new one, or the last good one."""
+    if migration is not None and migration.checkpoint:
+        return migration.checkpoint  # the one that a user asked for
     if migration is None or migration.stage is not Stage.DUMPED or not migration.saved:
         return last
     return next(iter(migration.saved.values())).source

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sluice.usecases.callers import Authority
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.explain import Explain
+    from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
     from sluice.usecases.steer import Steer
     from sluice.usecases.whatif import WhatIf
@@ -76,6 +77,7 @@ class Api:
     apply: Apply
     whatif: WhatIf
     checkup: Checkup
+    moves: Moves
 
     def __call__(self, call: Call) -> Any:
         """The answer as JSON. Raises RefusedError."""
@@ -151,6 +153,15 @@ def _reprioritize(api: Api, call: Call) -> Json:
     return api.steer.reprioritize(call.caller, call.path[1], priority)
 
 
+def _restore(api: Api, call: Call) -> Json:
+    return api.moves.restore(
+        call.caller,
+        call.path[1],
+        checkpoint=call.field("checkpoint", str, ""),
+        dry_run=call.field("dryRun", bool, default=False),
+    )
+
+
 def _objects(api: Api, call: Call) -> Json:
     name = "/".join(call.path[2:]) or None
     return api.query.objects(call.caller, call.path[1], name)
@@ -194,6 +205,14 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
         c.caller, c.path[1], reason=_reason(c)
     ),
     ("POST", "workloads", "*", "reprioritize"): _reprioritize,
+    ("GET", "workloads", "*", "checkpoints"): lambda api, c: api.moves.checkpoints(
+        c.caller, c.path[1]
+    ),
+    ("POST", "workloads", "*", "checkpoint"): lambda api, c: api.moves.checkpoint(
+        c.caller, c.path[1]
+    ),
+    ("POST", "workloads", "*", "migrate"): lambda api, c: api.moves.migrate(c.caller, c.path[1]),
+    ("POST", "workloads", "*", "restore"): _restore,
     ("GET", "queues"): lambda api, c: api.accounts.queues(c.caller),
     ("GET", "capacity"): lambda api, c: api.accounts.capacity(c.caller),
     ("GET", "catalog", "*"): _objects,

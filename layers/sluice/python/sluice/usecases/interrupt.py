@@ -15,11 +15,12 @@ from sluice.core.interruption import (
     NOTICE_MS,
     Kind,
     Notice,
+    Request,
     ReservationNotice,
     Unreadable,
     read,
 )
-from sluice.core.marks import LEAVING, ORDER
+from sluice.core.marks import LEAVING, MOVE, ORDER
 from sluice.core.migration import AtRisk, Migration, most_valuable_first
 from sluice.core.observation import node_row
 from sluice.core.options import CheckpointMode
@@ -39,9 +40,10 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.migrate import moves
-from sluice.usecases.stopping import stop
+from sluice.usecases.stopping import pods_of, stop
 
 PARALLEL = 16
+DUMP_MS = 600_000  # how long a dump may take when no machine goes away
 DUMPING = {CheckpointMode.KUBELET, CheckpointMode.CEDANA}
 
 
@@ -73,6 +75,8 @@ class Interrupt:
         heard = read(envelope)
         if isinstance(heard, Unreadable):
             return [Handled(dropped=heard.why)]
+        if isinstance(heard, Request):
+            return [self.obey(heard)]
         if isinstance(heard, ReservationNotice):
             heard = self.of_reservation(heard)
         return [self.handle(notice, account, region) for notice in heard]
@@ -108,6 +112,31 @@ class Interrupt:
             return Handled(ordered=ordered, repeated=not first)
         moved = self.leave(name, cluster, row, notice, at_risk)
         return Handled(moved=moved, repeated=not first)
+
+    def obey(self, request: Request) -> Handled:
+        """Save a workload, or move it: dumped or signalled, and started again from there."""
+        workload = self.workloads.get(request.workload)
+        if workload is None or workload.state is not State.DISPATCHED:
+            return Handled(dropped=f"workload {request.workload} does not run")
+        cluster = self.clusters.cluster(workload.cluster)
+        pods = tuple(pods_of(cluster, workload))
+        if not pods:
+            return Handled(dropped=f"workload {request.workload} has no pods")
+        each = AtRisk(workload, pods, 0)
+        if not request.moves:
+            self.mark(cluster, pods, {ORDER: f"request-{request.at}"})
+            return Handled(ordered=(workload.id,))
+        node = pods[0]["spec"].get("nodeName", "")
+        rows = [row for row in self.nodes.of(workload.cluster) if row["node"] == node]
+        row = rows[0] if rows else {"node": node}
+        notice = Notice(
+            Kind.REQUEST, row.get("instance", ""), request.at, request.at + DUMP_MS, "", ""
+        )
+        begun = self.begin(workload.cluster, row, notice, each, request.checkpoint)
+        if begun is None:
+            return Handled(dropped=f"workload {request.workload} does not run any more")
+        self.mark(cluster, pods, marks_of(begun[1], workload))
+        return Handled(moved=(workload.id,))
 
     def find(self, notice: Notice) -> tuple[str, Mapping[str, Any]] | None:
         """Cluster and inventory row of an instance.
@@ -179,11 +208,17 @@ class Interrupt:
         return tuple(each.workload.id for each, _ in moving)
 
     def begin(
-        self, name: str, row: Mapping[str, Any], notice: Notice, each: AtRisk
+        self,
+        name: str,
+        row: Mapping[str, Any],
+        notice: Notice,
+        each: AtRisk,
+        checkpoint: str = "",
     ) -> tuple[AtRisk, Migration] | None:
         """Record the move and take the workload off; None if it is not ours to move any more."""
         workload = each.workload
-        made = self.plan(name, row, notice, each)
+        planned = self.plan(name, row, notice, each, restores=bool(checkpoint))
+        made = replace(planned, checkpoint=checkpoint)
         if workload.state is State.DISPATCHED:
             known: Migration | None = self.migrations.create(made)
             intent = Intent(
@@ -200,7 +235,15 @@ class Interrupt:
         self.timeline.append(list(migration.story(known, current)))
         return replace(each, workload=current), known
 
-    def plan(self, name: str, row: Mapping[str, Any], notice: Notice, each: AtRisk) -> Migration:
+    def plan(
+        self,
+        name: str,
+        row: Mapping[str, Any],
+        notice: Notice,
+        each: AtRisk,
+        *,
+        restores: bool = False,
+    ) -> Migration:
         """The decision at T+0, with its numbers."""
         workload, now = each.workload, self.clock.now()
         deadline = notice.deadline if notice.deadline is not None else now + NOTICE_MS
@@ -208,7 +251,10 @@ class Interrupt:
         capability = checkpointing.capability(row)
         containers = max(len(pod["spec"]["containers"]) for pod in each.pods)
         gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in workload.pod_sets)
-        chosen = checkpointing.select(asked, capability, containers=containers, gpus=gpus)
+        pods = sum(s.count for s in workload.pod_sets)
+        chosen = checkpointing.select(
+            asked, capability, containers=containers, gpus=gpus, pods=pods
+        )
         kept = self.migrations.checkpoints(workload.id)
         size = checkpointing.size_of(kept, workload.pod_sets, len(each.pods))
         grace = checkpointing.grace_ms(workload.options, each.pods)
@@ -219,6 +265,8 @@ class Interrupt:
             grace_ms=grace,
             bandwidth=checkpointing.observed(kept, checkpointing.Bandwidth()),
         )
+        if restores:  # what is on the machine is not wanted any more
+            fit = checkpointing.Fit(checkpointing.Action.LET_GO, 0, 0, 0, "a user restores it")
         why = "" if chosen.driver is asked else f" ({asked}: {chosen.reason})"
         return Migration(
             workload=workload.id,
@@ -317,7 +365,7 @@ def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
     """What the node agent has to know: until when, and whether to save."""
     marks = {LEAVING: str(move.deadline)}
     if move.action is checkpointing.Action.DUMP or saves_on_signal(workload):
-        marks[ORDER] = f"move-{move.generation}"
+        marks[ORDER] = f"{MOVE}{move.generation}"
     return marks
 
 

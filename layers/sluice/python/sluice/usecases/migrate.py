@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sluice.core import checkpointing, job_status, migration
+from sluice.core import checkpointing, migration
 from sluice.core import workload as lifecycle
 from sluice.core.checkpointing import Checkpoint
+from sluice.core.happenings import Happening
 from sluice.core.marks import answer
 from sluice.core.migration import Migration, Saved, Step, View, migration_id
 from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
 from sluice.core.workload import IntentKind, State, Workload, after
 from sluice.ports import Clock, Cluster, Document, Migrations, Timeline, Workloads
-from sluice.usecases.stopping import stop
+from sluice.usecases.stopping import pods_of, stop
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Migrate:
 
     def carry_on(self, cluster: Cluster, workload: Workload) -> bool:
         record = self.migrations.get(migration_id(workload.id, workload.generation))
-        pods = [] if workload.gone else running_pods(cluster, workload)
+        pods = [] if workload.gone else pods_of(cluster, workload)
         if record is not None:
             view = look(cluster, workload, pods)
             for step in migration.progress(record, view, self.clock.now()):
@@ -102,6 +103,31 @@ class Migrate:
                 retain=retain(workload),
             )
 
+    def saved(self, workload: Workload, pod: Document) -> None:
+        """A checkpoint without a move, as it was asked for: the catalogue remembers it."""
+        done = answer(pod)
+        if isinstance(done, Saved) and done.uri:
+            self.migrations.keep(
+                Checkpoint(
+                    workload.id,
+                    workload.generation,
+                    done.uri,
+                    done.at,
+                    checkpointing.mode(workload.options),
+                    done.size,
+                    done.took_ms,
+                    workload.restore_from,
+                    pod["spec"].get("nodeName", ""),
+                    done.image,
+                ),
+                retain=retain(workload),
+            )
+            message = f"{done.size / 1e6:.1f} MB saved in {done.took_ms / 1000:.1f} s"
+            detail = {"uri": done.uri, "bytes": done.size}
+            self.timeline.append(
+                [Happening(workload, done.at, "CheckpointCompleted", message, detail)]
+            )
+
     def resumed(self, workload: Workload, at: int) -> None:
         """The generation after a move runs: the account of the move is closed."""
         record = self.migrations.get(migration_id(workload.id, workload.generation - 1))
@@ -129,15 +155,6 @@ def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View
         replacement_ready=ready(placeholders),
         still_running=bool(pods),
     )
-
-
-def running_pods(cluster: Cluster, workload: Workload) -> list[Document]:
-    selector = (
-        f"{job_status.WORKLOAD_LABEL}={workload.id},"
-        f"{job_status.GENERATION_LABEL}={workload.generation}"
-    )
-    pods, _ = cluster.list("Pod", selector=selector)
-    return [pod for pod in pods if job_status.running_pod(pod)]
 
 
 def make_room(cluster: Cluster, workload: Workload) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from sluice.core import job_status
+from sluice.core.marks import MOVE, ORDER, answer, marks_on
 from sluice.core.observation import (
     Seen,
     disappeared,
@@ -63,6 +64,7 @@ class Observe:
     migrate: Migrate
     pods_ready_ms: int = 900_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+    noted: dict[tuple[str, str], None] = field(default_factory=dict)
     archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
@@ -179,6 +181,7 @@ class Observe:
     def mark(self, cluster: Cluster, seen: Seen, events: Sequence[Event]) -> None:
         """Judge just the workloads whose Jobs have something new to say."""
         keys = {seen.take(kind, change, document) for change, kind, document in events}
+        self.note_checkpoints([each for _, kind, each in events if kind == "Pod"])
         touched = [key[0] for key in keys if key and seen.fresh_news(key)]
         if not touched:
             return
@@ -189,6 +192,17 @@ class Observe:
         deleted = {each["metadata"]["uid"] for change, _, each in events if change == "DELETED"}
         changes += [c for w in records if w.uid in deleted for c in disappeared(w, seen, now)]
         self.apply(cluster, seen, changes)
+
+    def note_checkpoints(self, pods: Sequence[Document]) -> None:
+        """Checkpoints that were made of running workloads; those of a move are noted by it."""
+        for pod in pods:
+            key, owner = fresh_checkpoint(pod), job_status.owner(pod)
+            if key is None or owner is None or key in self.noted:
+                continue
+            self.noted[key] = None
+            workload = self.workloads.get(owner[0])
+            if workload is not None and workload.generation == owner[1]:
+                self.migrate.saved(workload, pod)
 
     def apply(self, cluster: Cluster, seen: Seen, changes: Sequence[Change]) -> None:
         if not changes:
@@ -253,6 +267,14 @@ class Observe:
             return  # the next run lists everything again
         finally:
             stop.set()
+
+
+def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
+    """What names an answered order for a checkpoint outside of a move."""
+    token = marks_on(pod).get(ORDER, "")
+    if not token or token.startswith(MOVE) or answer(pod) is None:
+        return None
+    return pod["metadata"]["uid"], token
 
 
 def listed(cluster: Cluster, kind: str) -> tuple[list[Document], str]:

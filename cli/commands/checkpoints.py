@@ -1,0 +1,42 @@
+"""`sluice checkpoints`: what a workload can be restored from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+from cli.output import Column, Row, hint, output_option, rows
+from cli.selection import find, one_workload
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+
+def _time(row: Row) -> str:
+    return datetime.fromtimestamp(row["at"] / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+COLUMNS = (
+    Column("TIME", _time),
+    Column("GEN", lambda row: str(row["generation"])),
+    Column("DRIVER", lambda row: row["driver"]),
+    Column("MB", lambda row: f"{row['size'] / 1e6:.1f}"),
+    Column("TOOK", lambda row: f"{row['took_ms'] / 1000:.1f} s"),
+    Column("ADDRESS", lambda row: row["uri"]),
+)
+
+
+@click.command()
+@one_workload
+@output_option
+@pass_app
+def checkpoints(app: App, *, workload: str | None, name: str | None, output: str) -> None:
+    """List the checkpoints of a workload, newest first."""
+    found = find(app.client, workload, name)
+    items = app.client.ask("workloads", found["id"], "checkpoints")["items"]
+    rows(items, COLUMNS, output, name="uri")
+    if not items:
+        hint("none are known; what an application saves by itself is not listed")

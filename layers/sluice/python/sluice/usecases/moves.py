@@ -1,0 +1,100 @@
+"""What users may ask about moves and checkpoints: save, move, restore, list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sluice.core import checkpointing
+from sluice.core import workload as lifecycle
+from sluice.core.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED
+from sluice.core.options import CheckpointMode
+from sluice.core.workload import State, Workload
+from sluice.usecases.refused import ConflictError
+from sluice.usecases.views import Json
+
+if TYPE_CHECKING:
+    from sluice.ports import Clock, Interruptions, Migrations
+    from sluice.usecases.callers import Authority
+    from sluice.usecases.query import Query
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Wishes go the way of EC2's notices, so that one function alone begins moves."""
+
+    query: Query
+    migrations: Migrations
+    interruptions: Interruptions
+    clock: Clock
+
+    def checkpoints(self, caller: Authority, reference: str) -> Json:
+        """Newest first, with the one from which the next run would start."""
+        workload = self.query.find(caller, reference)
+        kept = checkpointing.retained(
+            self.migrations.checkpoints(workload.id), checkpointing.LISTED
+        )
+        return {"items": [each.row() for each in kept], "restoresFrom": workload.restore_from}
+
+    def checkpoint(self, caller: Authority, reference: str) -> Json:
+        """Save a running workload, which runs on."""
+        workload = self.running(caller, reference)
+        if checkpointing.mode(workload.options) is CheckpointMode.NONE:
+            raise ConflictError(
+                f"workload {workload.id} keeps no checkpoints",
+                hint="submit it with `checkpoint: {mode: application}` or `{mode: kubelet}`",
+            )
+        return self.ask(caller, workload, CHECKPOINT_REQUESTED, "a checkpoint is ordered")
+
+    def migrate(self, caller: Authority, reference: str) -> Json:
+        """Save a running workload and start it again from there, with its quota."""
+        workload = self.running(caller, reference)
+        return self.ask(caller, workload, MOVE_REQUESTED, "is being moved")
+
+    def restore(
+        self, caller: Authority, reference: str, *, checkpoint: str = "", dry_run: bool = False
+    ) -> Json:
+        """Start a running workload again from one of its checkpoints, by default the newest."""
+        workload = self.running(caller, reference)
+        kept = checkpointing.retained(
+            self.migrations.checkpoints(workload.id), checkpointing.LISTED
+        )
+        chosen = [each for each in kept if checkpoint in ("", each.uri)]
+        if not chosen:
+            which = f"no checkpoint {checkpoint}" if checkpoint else "no checkpoint"
+            raise ConflictError(
+                f"workload {workload.id} has {which}",
+                hint=f"`sluice checkpoints {workload.id}` lists them",
+            )
+        if dry_run:
+            return self.query.workload(caller, workload.id) | {
+                "result": f"would start again from {chosen[0].uri}"
+            }
+        wish = f"starts again from {chosen[0].uri}"
+        return self.ask(caller, workload, MOVE_REQUESTED, wish, checkpoint=chosen[0].source)
+
+    def running(self, caller: Authority, reference: str) -> Workload:
+        workload = self.query.find(caller, reference)
+        if workload.state is not State.DISPATCHED:
+            raise ConflictError(
+                f"workload {workload.id} is {lifecycle.phase(workload)}; only running ones can be"
+                " saved or moved"
+            )
+        return workload
+
+    def ask(
+        self, caller: Authority, workload: Workload, what: str, result: str, **detail: str
+    ) -> Json:
+        now = self.clock.now()
+        self.interruptions.send(
+            {
+                "source": "sluice",
+                "detail-type": what,
+                "time": datetime.fromtimestamp(now / 1000, UTC).isoformat(),
+                "account": "",
+                "region": "",
+                "detail": {"workload": workload.id, "by": caller.who, **detail},
+            }
+        )
+        return self.query.workload(caller, workload.id) | {"result": result}
