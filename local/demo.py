@@ -1,4 +1,4 @@
-"""The main job, told and checked: quota, three jobs through SQS, nodes by Karpenter, results in S3.
+"""The main job, told and checked: quota, jobs through SQS, nodes by Karpenter, a spot reclaim.
 
     python -m local.demo [--keep]
 
@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
@@ -28,6 +29,7 @@ SLUICE = Path(sys.executable).with_name("sluice")
 DEMO = CLONE / "examples" / "demo"
 BUCKET, NAMESPACE = "team-blue-data", "team-blue"
 PARTS, LAST = 3, 48_000_000
+SPOT_LAST, HEAD_START_SECONDS = 40_000_000, 10
 PATIENCE_SECONDS = 300
 BEGAN = time.monotonic()
 
@@ -95,6 +97,10 @@ class Cluster:
         found: list[Any] = self.core.list_namespaced_pod(NAMESPACE, label_selector=selector).items
         return found
 
+    def instance(self, node: str) -> str:
+        """The EC2 instance behind a node."""
+        return str(self.core.read_node(node).spec.provider_id).rpartition("/")[2]
+
     def nodes(self) -> set[str]:
         return {node.metadata.name for node in self.core.list_node().items}
 
@@ -131,21 +137,14 @@ def mertens(most: int) -> int:
     return total(most)
 
 
-def results(s3: Any) -> list[dict[str, Any]]:
-    keys = [f"results/part-{number}.json" for number in range(1, PARTS + 1)]
+def results(s3: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
     return [json.loads(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()) for key in keys]
 
 
 def queue_example(endpoints: Endpoints) -> None:
     """64 cores, three jobs of 32: two run, the third waits with nothing bought for it."""
     cluster = Cluster(endpoints.kubeconfig)
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=endpoints.aws,
-        region_name=endpoints.region,
-        aws_access_key_id=endpoints.access_key_id,
-        aws_secret_access_key=endpoints.secret_access_key,
-    )
+    s3 = s3_of(endpoints)
     s3.create_bucket(Bucket=BUCKET)
     s3.upload_file(str(CLONE / "examples" / "mertens.py"), BUCKET, "code/mertens.py")
     sluice("apply", "-f", str((DEMO / "quota.yaml").relative_to(CLONE)))
@@ -175,7 +174,7 @@ def queue_example(endpoints: Endpoints) -> None:
         found=pod.spec.node_name,
     )
     sluice("wait", *ids)
-    parts = results(s3)
+    parts = results(s3, [f"results/part-{number}.json" for number in range(1, PARTS + 1)])
     for number, part in enumerate(parts, start=1):
         print(f"s3://{BUCKET}/results/part-{number}.json  {json.dumps(part)}")
     found = sum(part["sum"] for part in parts)
@@ -183,6 +182,54 @@ def queue_example(endpoints: Endpoints) -> None:
     check(f"the parts add up to M({LAST:,}) = {expected}", holds=found == expected, found=found)
     sluice("logs", waiting)
     account(ids)
+
+
+def interruption_example(endpoints: Endpoints) -> None:
+    """EC2 takes the machine of a running job away; the job goes on elsewhere, from where it was."""
+    cluster = Cluster(endpoints.kubeconfig)
+    print("\n$ sluice submit -f examples/demo/spot-job.yaml")
+    submitted = answer("submit", "-f", str((DEMO / "spot-job.yaml").relative_to(CLONE)))
+    (workload,) = (each["id"] for each in _items(submitted))
+    print(f"{workload}  mertens-spot  sent")
+    until("the spot job running", lambda: _got(workload).get("phase") == "RUNNING")
+    (pod,) = cluster.pods(workload)
+    before = pod.spec.node_name
+    say(f"it runs on {before}")
+    time.sleep(HEAD_START_SECONDS)
+    instance = cluster.instance(before)
+    warned = json.dumps({"instanceId": instance}).encode()
+    request = urllib.request.Request(
+        f"{endpoints.ec2}/_market/interrupt", warned, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as market:
+        reclaim = json.load(market)["reclaimTime"]
+    say(f"EC2 warns: {instance} is reclaimed at {reclaim}, in two minutes")
+    until("the move", lambda: _got(workload).get("generation", 0) > 0)
+    until("it running again", lambda: _got(workload).get("phase") in ("RUNNING", "SUCCEEDED"))
+    say("it runs again")
+    sluice("wait", workload)
+    after = {each.spec.node_name for each in cluster.pods(workload)}
+    check(f"it moved from {before} to {', '.join(sorted(after))}", holds=before not in after)
+    (result,) = results(s3_of(endpoints), ["results/spot.json"])
+    check(
+        f"it went on at {result['resumed_at']:,} of {SPOT_LAST:,} rather than from the start",
+        holds=result["resumed_at"] > 1,
+        found=result["resumed_at"],
+    )
+    expected = mertens(SPOT_LAST)
+    check(f"its sum is M({SPOT_LAST:,}) = {expected}", holds=result["sum"] == expected)
+    sluice("events", workload)
+    sluice("describe", workload)
+
+
+def s3_of(endpoints: Endpoints) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoints.aws,
+        region_name=endpoints.region,
+        aws_access_key_id=endpoints.access_key_id,
+        aws_secret_access_key=endpoints.secret_access_key,
+    )
 
 
 def _items(document: Any) -> list[dict[str, Any]]:
@@ -201,13 +248,14 @@ def _got(workload: str) -> dict[str, Any]:
 
 
 def account(ids: Sequence[str]) -> None:
-    """Times of each job, as recorded."""
-    print("\nWORKLOAD       WAITED   STARTING  RAN")
+    """Times and cost of each job, as recorded."""
+    print("\nWORKLOAD       WAITED   STARTING  RAN      COST")
     for workload in ids:
         got = _got(workload)
         at = [got[key] / 1000 for key in ("createdAt", "admittedAt", "startedAt", "finishedAt")]
         waited, starting, ran = (later - earlier for earlier, later in pairwise(at))
-        print(f"{workload}  {waited:5.1f} s  {starting:7.1f} s  {ran:4.1f} s")
+        cost = f"${got['costUsd']:.4f}" if got.get("costUsd") else "unknown"
+        print(f"{workload}  {waited:5.1f} s  {starting:7.1f} s  {ran:4.1f} s  {cost}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -218,7 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sluice("local", "up", "--fresh")
         say("the stack is up and deployed")
-        queue_example(Endpoints.read(Layout(default_state()).endpoints))
+        endpoints = Endpoints.read(Layout(default_state()).endpoints)
+        queue_example(endpoints)
+        interruption_example(endpoints)
     except DemoError as error:
         print(f"\n✗ {error}", file=sys.stderr, flush=True)
         return 1
