@@ -1,13 +1,17 @@
 """Pushes a checkpoint as an image that containerd restores instead of starting it.
 
-One layer, the kubelet's archive as it is, and one annotation.
+One layer, the kubelet's archive as it is, and one annotation. When containerd restores, it pulls
+the image that the container was made of again, by the name in `config.dump`, without credentials
+and past its own mirrors. Where the registry has that image too, a second layer names it there.
 Source: OCI distribution specification 1.1; containerd 2.1 to 2.3, internal/cri/server.
 """
 
 import hashlib
 import http.client
+import io
 import json
 import platform
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +45,10 @@ class Repository:
         connection = kind(host, timeout=SECONDS)
         try:
             push = _Push(connection, name, self.authorization)
-            layer = push.layer(archive)
-            rootfs = {"type": "layers", "diff_ids": [layer["digest"]]}
+            layers = [push.layer(archive)]
+            if corrected := push.base_named_here(archive, host):
+                layers.append(push.document(corrected, LAYER))
+            rootfs = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
             machine = platform.machine()
             image = {
                 "architecture": ARCHITECTURES.get(machine, machine),
@@ -53,8 +59,8 @@ class Repository:
             manifest = {
                 "schemaVersion": 2,
                 "mediaType": MANIFEST,
-                "config": push.document(image, CONFIG),
-                "layers": [layer],
+                "config": push.document(json.dumps(image).encode(), CONFIG),
+                "layers": layers,
                 "annotations": {CONTAINER: container},
             }
             push.manifest(tag, json.dumps(manifest).encode())
@@ -83,12 +89,31 @@ class _Push:
                 self._ask("PUT", where, file, {"Content-Length": str(size)})
         return {"mediaType": LAYER, "digest": digest, "size": size}
 
-    def document(self, document: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        data = json.dumps(document).encode()
+    def document(self, data: bytes, kind: str) -> dict[str, Any]:
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         if where := self._begin(digest):
             self._ask("PUT", where, data, {})
         return {"mediaType": kind, "digest": digest, "size": len(data)}
+
+    def base_named_here(self, archive: Path, host: str) -> bytes | None:
+        """A layer whose `config.dump` has the base image at this host; None if it is not here."""
+        with tarfile.open(archive) as tar:
+            file = tar.extractfile("config.dump")
+            described: dict[str, Any] = json.load(file) if file else {}
+        registry, _, rest = described.get("rootfsImageRef", "").partition("/")
+        name, _, digest = rest.partition("@")
+        if registry == host or not digest:
+            return None
+        path = f"/v2/{name}/manifests/{digest}"
+        status, _ = self._ask("HEAD", path, None, {"Accept": MANIFEST}, accepted=(200, 403, 404))
+        if status != http.HTTPStatus.OK:
+            return None
+        data = json.dumps(described | {"rootfsImageRef": f"{host}/{rest}"}).encode()
+        entry, layer = tarfile.TarInfo("config.dump"), io.BytesIO()
+        entry.size, entry.mode = len(data), 0o600
+        with tarfile.open(fileobj=layer, mode="w") as tar:
+            tar.addfile(entry, io.BytesIO(data))
+        return layer.getvalue()
 
     def manifest(self, tag: str, data: bytes) -> None:
         path = f"/v2/{self._name}/manifests/{tag}"

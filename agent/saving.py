@@ -1,6 +1,7 @@
 """What becomes of one order: a dump in S3 and in the registry, or a signal."""
 
 import contextlib
+import tarfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -68,7 +69,12 @@ class Saver:
             archive = self.kubelet.checkpoint(order.namespace, order.pod, container)
         except (CheckpointRefusedError, OSError) as error:
             return order.failed(f"the kubelet could not save it: {error}")
-        failures: tuple[type[Exception], ...] = (PushRefusedError, OSError, *self.failures)
+        failures: tuple[type[Exception], ...] = (
+            PushRefusedError,
+            OSError,
+            tarfile.TarError,
+            *self.failures,
+        )
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(1) as beside:

@@ -62,6 +62,8 @@ class Node:
                 *("--kubeconfig", str(kubeconfig), "--kubelet-root", str(self.folder / "kubelet")),
                 *("--repository", repository),
                 AWS_ENDPOINT_URL=aws,
+                AWS_ACCESS_KEY_ID=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
+                AWS_SECRET_ACCESS_KEY=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
             )
 
     def _spawn(self, log: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:

@@ -135,7 +135,7 @@ def test_the_node_is_as_large_as_its_instance_type_and_says_what_it_can(cluster:
 
     capacity, allocatable = node["status"]["capacity"], node["status"]["allocatable"]
     assert (capacity["cpu"], capacity["pods"]) == ("16", "234")
-    assert (capacity["memory"], allocatable["cpu"]) == (f"{30310 * 1024}Ki", "15890m")
+    assert (capacity["memory"], allocatable["cpu"]) == ("30310Mi", "15890m")
     assert node["metadata"]["labels"]["sluice.dev/checkpoint"].startswith("criu-4")
     (taint,) = node["spec"]["taints"]
     assert (taint["key"], taint["effect"]) == ("karpenter.sh/unregistered", "NoExecute")
