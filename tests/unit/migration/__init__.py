@@ -1,0 +1,1 @@
+"""Moves of workloads off dying machines."""

@@ -1,0 +1,268 @@
+"""What is saved, with which driver, and when the source has to stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isclose
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sluice.core import migration as moving
+from sluice.core.checkpointing import (
+    MARGIN_MS,
+    Action,
+    Bandwidth,
+    Capability,
+    Checkpoint,
+    fit,
+    interval_seconds,
+    observed,
+    retained,
+    select,
+)
+from sluice.core.migration import Migration, Saved, Stage, Step, View
+from sluice.core.options import CheckpointMode
+from sluice.core.replacement import FIRST_BAN_MS, LONGEST_BAN_MS, Ban, avoiding, banned, placeholder
+
+NOW = 1_800_000_000_000
+GP3 = Bandwidth()
+DUMPED = {"pod-1": Saved("s3://b/pod-1.tar", 10**9, 9_000, NOW)}
+
+
+def a_move(**changed: object) -> Migration:
+    base = Migration(
+        workload="w",
+        generation=0,
+        cluster="c",
+        instance="i-1",
+        node="n-1",
+        kind="spot",
+        noticed_at=NOW,
+        received_at=NOW,
+        deadline=NOW + 120_000,
+        driver=CheckpointMode.KUBELET,
+        action=Action.DUMP,
+        reason="",
+        stage=Stage.DUMPING,
+        grace_ms=30_000,
+        pods=("pod-1",),
+    )
+    return replace(base, **changed)  # type: ignore[arg-type]
+
+
+def test_a_dump_that_fits_is_made_and_says_with_which_numbers() -> None:
+    decided = fit(
+        CheckpointMode.KUBELET, size=10**9, left_ms=119_000, grace_ms=30_000, bandwidth=GP3
+    )
+
+    assert decided.action is Action.DUMP
+    assert decided.sentence == "needs 32 s, has 111 s: dump"
+
+
+def test_a_dump_that_is_slower_than_the_window_becomes_a_signal() -> None:
+    decided = fit(
+        CheckpointMode.KUBELET, size=48 * 10**8, left_ms=120_000, grace_ms=30_000, bandwidth=GP3
+    )
+
+    assert decided.action is Action.SIGNAL
+    assert decided.sentence == "needs 151 s, has 112 s: signal"
+
+
+@pytest.mark.parametrize("driver", list(CheckpointMode))
+def test_without_time_nothing_is_ordered(driver: CheckpointMode) -> None:
+    decided = fit(driver, size=1, left_ms=0, grace_ms=30_000, bandwidth=GP3)
+
+    assert decided.action is Action.LET_GO
+
+
+@given(size=st.integers(0, 2**40), left_ms=st.integers(1, 600_000))
+def test_a_dump_is_only_promised_within_the_margin(size: int, left_ms: int) -> None:
+    decided = fit(CheckpointMode.KUBELET, size=size, left_ms=left_ms, grace_ms=0, bandwidth=GP3)
+
+    fits = GP3.needs_ms(size) <= max(0, left_ms - MARGIN_MS)
+    assert (decided.action is Action.DUMP) == fits
+
+
+def test_observed_dumps_replace_the_assumed_bandwidth() -> None:
+    past = [
+        Checkpoint("w", 0, f"s3://b/{n}", NOW, CheckpointMode.KUBELET, size=10**9, took_ms=took)
+        for n, took in enumerate([1_000, 2_000, 4_000])
+    ]
+
+    assert observed(past, GP3).needs_ms(10**9) == 500 + 2_000
+    assert observed([], GP3) is GP3
+
+
+@pytest.mark.parametrize(
+    ("capability", "shape", "chosen"),
+    [
+        (Capability(kubelet=True), {"containers": 1, "gpus": 0}, CheckpointMode.KUBELET),
+        (Capability(kubelet=True), {"containers": 2, "gpus": 0}, CheckpointMode.APPLICATION),
+        (Capability(kubelet=True), {"containers": 1, "gpus": 1}, CheckpointMode.APPLICATION),
+        (
+            Capability(kubelet=True),
+            {"containers": 1, "gpus": 0, "pods": 2},
+            CheckpointMode.APPLICATION,
+        ),
+        (Capability(), {"containers": 1, "gpus": 0}, CheckpointMode.APPLICATION),
+    ],
+)
+def test_a_driver_that_cannot_serve_gives_way_with_a_reason(
+    capability: Capability, shape: dict[str, int], chosen: CheckpointMode
+) -> None:
+    selected = select(CheckpointMode.KUBELET, capability, **shape)
+
+    assert selected.driver is chosen
+    assert selected.reason
+
+
+def test_young_and_daly() -> None:
+    assert isclose(interval_seconds(50, 10_000), 1_000)
+    assert isclose(interval_seconds(50, 10_000, nodes=4), 500)
+
+
+def test_only_the_newest_checkpoints_stay_and_a_repeated_report_adds_none() -> None:
+    made = [Checkpoint("w", n, f"s3://b/{n}", NOW + n, CheckpointMode.KUBELET) for n in range(5)]
+
+    kept = retained([*made, made[4]], 3)
+
+    assert [each.generation for each in kept] == [4, 3, 2]
+
+
+def test_a_source_works_on_until_its_replacement_is_ready() -> None:
+    move = a_move(action=Action.SIGNAL)
+
+    assert moving.next_step(move, View(), NOW + 60_000) is Step.WAIT
+    assert moving.next_step(move, View(replacement_ready=True), NOW + 60_000) is Step.STOP
+
+
+def test_a_replacement_that_is_slower_than_the_window_is_not_awaited() -> None:
+    move = a_move(action=Action.SIGNAL)
+
+    assert moving.next_step(move, View(), move.give_up_at - 1) is Step.WAIT
+    assert moving.next_step(move, View(), move.give_up_at) is Step.STOP
+    assert move.give_up_at + move.grace_ms + MARGIN_MS == move.deadline
+
+
+def test_a_notice_that_comes_100_seconds_late_stops_the_source_at_once() -> None:
+    assert moving.next_step(a_move(action=Action.SIGNAL), View(), NOW + 100_000) is Step.STOP
+
+
+def test_a_dumped_source_stops_at_once_and_an_undumped_one_does_not() -> None:
+    move = a_move()
+    (step,) = moving.progress(move, View(saved=DUMPED), NOW)
+    after = step.after(move)
+
+    assert moving.next_step(move, View(replacement_ready=True), NOW) is Step.WAIT
+    assert after.stage is Stage.DUMPED
+    assert moving.next_step(after, View(saved=DUMPED), NOW) is Step.STOP
+    assert moving.restore_source(after, "older") == "s3://b/pod-1.tar"
+
+
+def test_a_torn_set_is_never_restored() -> None:
+    move = a_move(pods=("pod-1", "pod-2"))
+
+    assert moving.progress(move, View(saved=DUMPED), NOW) == []
+    assert moving.restore_source(move, "older") == "older"
+
+
+@pytest.mark.parametrize("view", [View(failed={"pod-1": "criu failed"}), View()])
+def test_a_dump_that_fails_or_takes_too_long_becomes_a_signal(view: View) -> None:
+    move = a_move()
+    (step,) = moving.progress(move, view, move.give_up_at)
+    after = step.after(move)
+
+    assert (after.action, after.stage) == (Action.SIGNAL, Stage.DUMPING)
+    assert after.error
+    assert moving.next_step(after, view, move.give_up_at) is Step.STOP
+    assert moving.restore_source(after, "older") == "older"
+
+
+def test_a_dump_that_arrives_after_the_fence_is_not_taken() -> None:
+    fenced = a_move(stage=Stage.FENCED)
+
+    assert not moving.dumped(fenced, DUMPED, NOW).holds(fenced)
+
+
+def test_the_earliest_deadline_counts() -> None:
+    move = a_move()
+
+    assert moving.sooner(move, NOW + 60_000).after(move).deadline == NOW + 60_000
+    assert moving.sooner(move, NOW + 180_000).after(move).deadline == move.deadline
+
+
+def test_a_user_who_wishes_a_move_does_not_wait_for_a_machine() -> None:
+    move = a_move(kind="request", action=Action.SIGNAL)
+
+    assert moving.next_step(move, View(), NOW) is Step.STOP
+
+
+def test_bans_double_up_to_an_hour_and_losses_within_a_ban_teach_nothing() -> None:
+    ban = banned("m5.large", "a", NOW, None)
+    lengths = [ban.until - ban.at]
+    assert banned("m5.large", "a", ban.until - 1, ban) is ban
+    for _ in range(4):
+        ban = banned("m5.large", "a", ban.until + 1, ban)
+        lengths.append(ban.until - ban.at)
+
+    assert lengths == [
+        FIRST_BAN_MS,
+        2 * FIRST_BAN_MS,
+        LONGEST_BAN_MS,
+        LONGEST_BAN_MS,
+        LONGEST_BAN_MS,
+    ]
+
+
+@given(
+    bans=st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("abc")), min_size=1),
+    offer=st.tuples(st.sampled_from("wxyz"), st.sampled_from("abcd")),
+)
+def test_no_term_admits_a_barred_pair(bans: list[tuple[str, str]], offer: tuple[str, str]) -> None:
+    terms = avoiding([Ban(kind, zone, NOW, NOW + 1) for kind, zone in bans], NOW)
+
+    def admits(term: dict[str, list[dict[str, object]]]) -> bool:
+        (expression,) = term["matchExpressions"]
+        value = offer[0] if "instance-type" in str(expression["key"]) else offer[1]
+        return value not in expression["values"]  # type: ignore[operator]
+
+    if offer in bans:
+        assert not any(admits(term) for term in terms)
+    elif len(set(bans)) == 1:
+        assert any(admits(term) for term in terms), "exact for one pair"
+
+
+def test_bans_that_are_over_bar_nothing() -> None:
+    assert avoiding([Ban("x", "a", NOW, NOW)], NOW) == []
+
+
+def test_a_placeholder_is_as_large_as_its_pod_and_wants_the_same_nodes() -> None:
+    pod = {
+        "metadata": {"name": "w-g0-abc", "namespace": "team"},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "resources": {
+                        "requests": {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "1"}
+                    },
+                },
+                {"name": "side", "resources": {"requests": {"cpu": "500m"}}},
+            ],
+            "nodeSelector": {"sluice.dev/flavor": "spot"},
+            "tolerations": [
+                {"key": "gpu", "operator": "Exists"},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+            ],
+        },
+    }
+
+    made = placeholder(pod, "w", 1, [])
+
+    resources = made["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == {"cpu": "2000m", "memory": str(2**30), "nvidia.com/gpu": "1"}
+    assert resources["limits"] == {"nvidia.com/gpu": "1"}
+    assert made["spec"]["nodeSelector"] == {"sluice.dev/flavor": "spot"}
+    assert made["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert "sluice.dev/workload" not in made["metadata"]["labels"], "it must not count as a run"
