@@ -116,6 +116,11 @@ def queue(name: str, nominal: int, **spec: Any) -> dict[str, Any]:
     }
 
 
+def nominal(queue: dict[str, Any]) -> int:
+    (group,) = queue["spec"]["resourceGroups"]
+    return int(group["flavors"][0]["resources"][0]["nominalQuota"])
+
+
 FLAVOR = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "ResourceFlavor",
@@ -391,7 +396,8 @@ class World:
         ledger = self.ledgers.read(ROOT)
         assert ledger.usage == usage, f"seed {self.seed}: I1 {ledger.usage} != {usage}"
         total = sum(amount for row in usage.values() for amount in row.values())
-        assert total <= 3000, f"seed {self.seed}: I2 {total} millicores of 3000"
+        most = 1000 * sum(nominal(each) for each in self.queues)
+        assert total <= most, f"seed {self.seed}: I2 {total} millicores of {most}"
         running = self.kubernetes.running()
         assert len(running) == len(set(running)), f"seed {self.seed}: I3 two runs of one workload"
         self.moved_seen = sum(

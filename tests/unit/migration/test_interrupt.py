@@ -1,0 +1,290 @@
+"""Notices on the real use cases with in-memory ports: nothing twice, nothing lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sluice.core.migration import Stage
+from sluice.core.workload import State, Workload
+from sluice.usecases.act import Act
+from sluice.usecases.interrupt import Handled, Interrupt
+
+from tests.unit.usecases.world import CLUSTER, Inline, World, queue
+
+
+class Town(World):
+    """A world in which nothing goes wrong by itself."""
+
+    def runs(self, name: str, mode: str = "application") -> str:
+        """Submit a workload and let it run; the node on which it does."""
+        self.submit(name, "a", 1, mode=mode)
+        self.admit()
+        self.obey(name)
+        self.observe()
+        (pod, *_) = [
+            each
+            for (kind, _, _), each in self.kubernetes.objects.items()
+            if kind == "Pod" and each["metadata"]["labels"].get("sluice.dev/workload") == name
+        ]
+        return str(pod["spec"]["nodeName"])
+
+    def obey(self, *names: str) -> None:
+        """What `act` does at a command."""
+        Act(
+            self.workloads, self.manifests, self.catalog, self.kubernetes, self.observers,
+            self.clock, self.migrate(), self.offerings, pool=Inline(),
+        )(CLUSTER, names)  # fmt: skip
+
+    def hear(self, event: dict[str, Any]) -> Handled:
+        use = Interrupt(
+            self.workloads, self.catalog, self.kubernetes, self.nodes, self.offerings,
+            self.migrations, self.timeline, self.clock, pool=Inline(),
+        )  # fmt: skip
+        (handled,) = use(event, account="1", region="r")
+        return handled
+
+    def notice(self, node: str) -> dict[str, Any]:
+        return self.spot_notice(node, self.clock.now())
+
+    def row(self, name: str) -> Workload:
+        return self.workloads.rows[name]
+
+    def told(self, name: str) -> list[str]:
+        return [line.what for line in self.timeline.lines if line.workload.id == name]
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town(0, crashes=0.0, queues=(queue("a", 40),))
+
+
+@pytest.mark.parametrize("copies", [1, 4])
+def test_copies_of_a_notice_make_one_move(town: Town, copies: int) -> None:
+    node = town.runs("w")
+    event = town.notice(node)
+
+    handled = [town.hear(event) for _ in range(copies)]
+    town.kubernetes.provide()
+    town.obey("w")
+
+    assert [each.repeated for each in handled] == [False] + [True] * (copies - 1)
+    assert (town.row("w").state, town.row("w").generation) == (State.DISPATCHED, 1)
+    assert town.kubernetes.running() == ["w"]
+    assert list(town.migrations.rows) == ["w#0"]
+    assert town.told("w").count("InterruptionNoticed") == copies, "told again it is the same line"
+    town.check()
+
+
+def test_a_copy_that_comes_after_the_move_touches_nothing(town: Town) -> None:
+    event = town.notice(town.runs("w"))
+    town.hear(event)
+    town.kubernetes.provide()
+    town.obey("w")
+
+    assert town.hear(event).moved == ()
+    town.obey("w")
+    assert town.row("w").generation == 1
+    assert town.kubernetes.running() == ["w"]
+
+
+def test_a_source_runs_on_while_its_replacement_is_bought(town: Town) -> None:
+    node = town.runs("w")
+
+    town.hear(town.notice(node))
+    town.obey("w")
+
+    assert town.row("w").state is State.RECLAIMING
+    assert town.kubernetes.running() == ["w"]
+    (placeholder,) = town.kubernetes.list("Pod", selector="sluice.dev/placeholder=w")[0]
+    assert placeholder["status"]["phase"] == "Pending"
+
+    town.kubernetes.provide()
+    town.obey("w")
+
+    assert town.row("w").generation == 1
+    assert town.kubernetes.list("Pod", selector="sluice.dev/placeholder")[0] == []
+
+
+def test_nothing_new_comes_to_a_node_that_goes_away(town: Town) -> None:
+    node = town.runs("w")
+
+    town.hear(town.notice(node))
+    town.kubernetes.provide()
+    town.obey("w")
+    (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+
+    assert pod["spec"]["nodeName"] != node
+    assert [(b.instance_type, b.strikes) for b in town.offerings.banned(CLUSTER)] == [
+        ("m5.large", 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"account": "2"}, {"region": "x"}, {"detail": {"instance-id": "i-999"}}]
+)
+def test_machines_of_others_are_left_alone(town: Town, wrong: dict[str, Any]) -> None:
+    node = town.runs("w")
+
+    handled = town.hear(town.notice(node) | wrong)
+
+    assert handled.dropped
+    assert town.row("w").state is State.DISPATCHED
+    assert town.migrations.rows == {}
+
+
+def test_a_node_that_no_inventory_knows_yet_is_found_in_the_cluster(town: Town) -> None:
+    node = town.runs("w")
+    town.nodes.rows.clear()
+
+    assert town.hear(town.notice(node)).moved == ("w",)
+
+
+def test_a_notice_100_seconds_late_stops_the_source_without_waiting(town: Town) -> None:
+    node = town.runs("w")
+    event = town.notice(node)
+    town.clock.pass_ms(100_000)
+
+    town.hear(event)
+    town.obey("w")
+
+    assert town.row("w").generation == 1
+    assert town.migrations.rows["w#0"].replacement_at == 0
+
+
+def test_a_machine_that_dies_without_notice_is_replaced_at_once(town: Town) -> None:
+    node = town.runs("w")
+    town.kubernetes.vanish(node)
+
+    town.hear(town.ended(node, "shutting-down"))
+    assert not town.row("w").gone, "shutting-down is no proof"
+    town.hear(town.ended(node, "terminated"))
+    town.obey("w")
+
+    assert town.row("w").generation == 1
+    assert town.kubernetes.running() == ["w"]
+    town.check()
+
+
+def test_without_any_word_kubernetes_itself_runs_the_same_generation_again(town: Town) -> None:
+    node = town.runs("w")
+    town.kubernetes.vanish(node)
+
+    town.kubernetes.objects["Node", "", node]["spec"]["unschedulable"] = True
+    town.kubernetes.notice_the_dead()
+    town.observe()
+
+    assert town.row("w").generation == 0
+    assert town.kubernetes.running() == ["w"]
+
+
+def test_a_dump_moves_with_its_workload(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+
+    town.hear(town.notice(node))
+    town.obey("w")
+    assert town.kubernetes.running() == ["w"], "the dump is not complete"
+    while town.row("w").generation == 0 and not town.migrations.rows["w#0"].error:
+        town.agents()
+        town.obey("w")
+
+    record = town.migrations.rows["w#0"]
+    kept = town.migrations.checkpoints("w")
+    if record.error:  # the agent's dice said so: nothing is restored from a dump that failed
+        assert kept == []
+    else:
+        assert [each.uri for each in kept] == [town.row("w").restore_from]
+        assert record.checkpoint == kept[0].uri
+
+
+def test_a_dump_that_does_not_come_is_given_up_in_time(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    town.hear(town.notice(node))
+    deadline = town.migrations.rows["w#0"].deadline
+
+    town.clock.pass_ms(60_000)
+    town.obey("w")
+    assert town.row("w").state is State.RECLAIMING
+    town.clock.pass_ms(deadline - 37_000 - town.clock.now())
+    town.obey("w")
+
+    assert town.row("w").generation == 1
+    assert town.row("w").restore_from == ""
+    assert "CheckpointFailed" in town.told("w")
+
+
+def test_ten_machines_at_once(town: Town) -> None:
+    nodes = []
+    for number in range(10):
+        nodes.append(town.runs(f"w{number}"))
+        town.kubernetes.objects["Node", "", nodes[-1]]["spec"]["unschedulable"] = True
+    assert len(set(nodes)) == 10
+    for node in nodes:
+        town.kubernetes.objects["Node", "", node]["spec"]["unschedulable"] = False
+
+    for event in [town.notice(node) for node in nodes]:
+        town.hear(event)
+    town.kubernetes.provide()
+    town.obey(*(f"w{number}" for number in range(10)))
+
+    assert sorted(town.kubernetes.running()) == sorted(f"w{number}" for number in range(10))
+    assert {town.row(f"w{number}").generation for number in range(10)} == {1}
+    town.check()
+
+
+def test_the_dearest_goes_first(town: Town) -> None:
+    town.submit("cheap", "a", 1, mode="application")
+    town.submit("dear", "a", 1, priority=10, mode="application")
+    town.admit()
+    town.obey("cheap", "dear")
+    town.observe()
+    (node,) = {pod["spec"]["nodeName"] for pod in town.kubernetes.list("Pod")[0]}
+
+    assert town.hear(town.notice(node)).moved == ("dear", "cheap")
+
+
+def test_a_cancelled_workload_does_not_come_back(town: Town) -> None:
+    from sluice.core.workload import Intent, IntentKind, change_intent
+
+    node = town.runs("w")
+    town.hear(town.notice(node))
+    cancel = Intent(IntentKind.CANCEL, "CANCELLED:User")
+    assert town.workloads.apply([change_intent(town.row("w"), cancel)]) == [True]
+    town.kubernetes.provide()
+
+    town.obey("w")
+    town.admit()
+
+    assert town.row("w").state is State.CANCELLED
+    assert town.kubernetes.running() == []
+    town.check()
+
+
+def test_a_rebalance_recommendation_saves_and_moves_nobody(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    event = town.event(
+        "EC2 Instance Rebalance Recommendation",
+        town.clock.now(),
+        {"instance-id": town.instance(node)},
+    )
+
+    assert town.hear(event).ordered == ("w",)
+    assert town.row("w").state is State.DISPATCHED
+    (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    assert pod["metadata"]["annotations"]["sluice.dev/checkpoint-order"].startswith("rebalance-")
+
+
+def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:
+    town.hear(town.notice(town.runs("w")))
+    town.clock.pass_ms(7_000)
+    town.kubernetes.provide()
+    town.obey("w")
+    town.clock.pass_ms(2_000)
+    town.observe()
+
+    told = [line.what for line in sorted(town.timeline.lines, key=lambda line: line.at)]
+    assert told[-5:] == ["ReplacementReady", "SourceStopping", "SourceFenced", "Moved", "Resumed"]
+    record = town.migrations.rows["w#0"]
+    assert record.stage is Stage.RUNNING
+    (resumed,) = [line for line in town.timeline.lines if line.what == "Resumed"]
+    assert resumed.message == "runs again after 2.0 s of standstill"
