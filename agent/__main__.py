@@ -24,6 +24,7 @@ import boto3
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import BotoCoreError, ClientError
 from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
 
 from agent.kubelet import KUBELET_ROOT, Kubelet
 from agent.program import Agent
@@ -83,10 +84,10 @@ def main() -> None:
     api = client.CoreV1Api()
     session = boto3.Session(region_name=given.region)
     saver = Saver(
-        kubelet=kubelet_of(given, api),
+        kubelet=lambda: kubelet_of(given, api),
         uploads=session.client("s3"),
         repository=lambda: repository_of(given.repository, session),
-        failures=(BotoCoreError, ClientError, S3UploadFailedError),
+        failures=(ApiException, BotoCoreError, ClientError, S3UploadFailedError),
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -37,10 +37,10 @@ class Repository(Protocol):
 class Saver:
     """Carries orders out; the answer is the text of the annotation."""
 
-    kubelet: Kubelet
+    kubelet: Callable[[], Kubelet]  # asked each time: it may listen elsewhere after a reboot
     uploads: Uploads
     repository: Callable[[], Repository]  # asked each time, as credentials expire
-    failures: tuple[type[Exception], ...]  # of `uploads` and `repository`
+    failures: tuple[type[Exception], ...]  # of `kubelet`, `uploads` and `repository`
 
     def save(self, order: Order) -> str:
         """The answer to an order, whatever becomes of it."""
@@ -65,16 +65,17 @@ class Saver:
         """Dump, then upload and push side by side; the node's copy goes in any case."""
         began = time.monotonic()
         (container,), (bucket, key) = order.containers, order.place
-        try:
-            archive = self.kubelet.checkpoint(order.namespace, order.pod, container)
-        except (CheckpointRefusedError, OSError) as error:
-            return order.failed(f"the kubelet could not save it: {error}")
         failures: tuple[type[Exception], ...] = (
+            CheckpointRefusedError,
             PushRefusedError,
             OSError,
             tarfile.TarError,
             *self.failures,
         )
+        try:
+            archive = self.kubelet().checkpoint(order.namespace, order.pod, container)
+        except failures as error:
+            return order.failed(f"the kubelet could not save it: {error}")
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(1) as beside:
