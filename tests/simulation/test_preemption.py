@@ -331,3 +331,36 @@ def test_nobody_steals_what_was_given_back_for_a_preemptor() -> None:
 
     assert result.order == ["in"]
     assert result.pending == {"low", "thief"}
+
+
+def test_three_workloads_do_not_evict_each_other_in_a_circle() -> None:
+    # By shares, old yields to other and other to new; by age, new yields to old. Nobody may evict
+    # somebody that it made room for, so that the run ends and all of them finish.
+    newer_equal = preemption("LowerOrNewerEqualPriority", "Any")
+    strict = newer_equal | {"queueingStrategy": "StrictFIFO"}
+    quotas = {"default": {"cpu": 6, "gpu": 2}}
+
+    def job(name: str, queue: str, priority: int, times: tuple[int, int], **sizes: int) -> Json:
+        arrives, runtime = (f"{ms}ms" for ms in times)
+        age = int(name[1:])
+        one = waiting(name, queue, priority, at=age, **sizes)
+        return one | {"arrivesAfter": arrives, "runtime": runtime}
+
+    result = simulate(
+        cohort("c0", None, {"default": {"cpu": 3, "gpu": 0}}),
+        cohort("c1", "c0", {"default": {"cpu": 3, "gpu": 2}}),
+        queue("q0", "c1", quotas, spec=strict),
+        queue("q1", "c0", {"default": {"cpu": 3, "gpu": 0}}, spec=preemption("Never", "Any")),
+        job("w1", "q0", -2, (1300, 1200), count=3, cpu=3, gpu=1),
+        job("w4", "q1", -1, (0, 1900), count=2, minCount=1, cpu=3, gpu=1),
+        job("w5", "q0", 0, (3000, 200), cpu=2),
+        job("w6", "q0", 1, (2700, 300), count=2, cpu=3),
+        job("w7", "q0", -2, (2200, 2000), count=2, cpu=1),
+        job("w8", "q1", 0, (1800, 800), count=2, cpu=2),
+        job("w9", "q0", -2, (2600, 1500), count=3, cpu=3, gpu=1),
+        job("w11", "q1", 0, (2300, 1000), count=2, cpu=1, gpu=1),
+        passes=None,
+        fairSharing={},
+    )
+
+    assert len(result.report["finished"]) == 8

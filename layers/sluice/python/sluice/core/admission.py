@@ -25,6 +25,7 @@ from sluice.core.plan import Admission, Plan, PreemptionStep, Refusal
 from sluice.core.preemption import VictimSearch
 from sluice.core.reasons import Reason
 from sluice.core.waiting import open_queue
+from sluice.core.yielding import Yielding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,8 +101,14 @@ class Scheduler:
         self._books = Books(catalog, root, policy)
         tree = self._books.tree
         self._shares = Shares(tree)
+        self._yielding = Yielding()
         self._search = VictimSearch(
-            tree, self._shares, self._books.holdings, policy, self._past_usage_behind
+            tree,
+            self._shares,
+            self._books.holdings,
+            policy,
+            self._past_usage_behind,
+            self._yielding,
         )
         fair = policy.fair_sharing is not None
         self._nominator = Nominator(self._books, self._search, fair_sharing=fair)
@@ -136,6 +143,8 @@ class Scheduler:
         """
         queue = self._queues[workload.cluster_queue]
         self.remove(workload.id)
+        if not self._yielding.has_yielded(workload.id):
+            self._yielding.forget()  # a newcomer
         gate = workload.gate or _failed_check(workload)
         if gate is not None:
             self._gated[workload.id] = (workload, gate)
@@ -176,6 +185,8 @@ class Scheduler:
         `now_ms` is when it stopped, for past usage and budgets; by default the last pass.
         """
         at_ms = self._now_ms if now_ms is None else now_ms
+        if workload_id in self._books.held and workload_id not in self._books.evicting:
+            self._yielding.forget()  # it finished
         self._freed = self._books.release(workload_id, at_ms) or self._freed
 
     def remove(self, workload_id: str) -> None:
@@ -474,6 +485,7 @@ class Scheduler:
         for target in entry.victims:
             victim = target.held.workload
             books.evict(target.held)
+            self._yielding.note(victim.id, workload.id)
             step = PreemptionStep(victim.id, victim.cluster_queue, workload.id, target.reason)
             current.preemptions.append(step)
         if not entry.victims and books.fits_now(queue.node, nomination.cells):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sluice.core.fairness import Rank, Shares
     from sluice.core.model import Assignment, ClusterQueue, Policy, Workload
     from sluice.core.quota import Cells, QuotaTree
+    from sluice.core.yielding import Yielding
 
 SortKey: TypeAlias = tuple[Any, ...]
 
@@ -135,8 +136,10 @@ class VictimSearch:
         holdings: Holdings,
         policy: Policy,
         local_queue_usage: Callable[[Workload], float],
+        yielding: Yielding,
     ) -> None:
         self._tree = tree
+        self._yielding = yielding
         self._shares = shares
         self._holdings = holdings
         self._fair_sharing = policy.fair_sharing
@@ -183,6 +186,8 @@ class VictimSearch:
             if equal and most == held.workload.priority and held.workload.queued_at_ms <= queued:
                 continue
             if not held.workload.preemptible or not held.uses(preemptor.contested):
+                continue
+            if self._yielding.forbids(preemptor.workload.id, held.workload.id):
                 continue
             if held.admitted_in == self.pass_number:
                 self.spared_new = True
