@@ -287,6 +287,8 @@ def news(before: Migration, now: Migration, workload: Workload) -> list[Happenin
 def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
     match what:
         case "InterruptionNoticed":
+            if m.kind == Kind.REQUEST:
+                return f"a user asked to move it from {m.node}", {"kind": m.kind}
             left = max(0, m.deadline - m.received_at) / 1000
             text = f"{m.node} ({m.instance}) goes away: {m.kind}; {left:.0f} s are left"
             return text, {"instance": m.instance, "kind": m.kind, "deadline": m.deadline}

@@ -1,0 +1,136 @@
+"""A machine goes away under running work: EC2's events, real Karpenter, real processes."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.stack import BUCKET, Stack, a_workload, until
+
+pytestmark = pytest.mark.stack
+
+LAST = 12_000_001
+SUM = -654
+"""M(12,000,000), as an undisturbed run of examples/mertens.py finds it."""
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mertens.py"
+
+
+@pytest.fixture
+def code(stack: Stack) -> str:
+    stack.client("s3").upload_file(str(EXAMPLE), BUCKET, "code/mertens.py")
+    return "code/"
+
+
+def a_sum(queue: str, code: str, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """A computation of some tens of seconds that shares its machine with nobody."""
+    command = ["python", "/code/mertens.py", "1", str(LAST), "/out/sum.json", "--segment", "2000"]
+    volumes = [
+        {"name": name, "mountPath": f"/{name}", "s3": {"bucket": BUCKET, "prefix": prefix}}
+        for name, prefix in (("code", code), ("out", f"{queue}/out/"), ("saved", f"{queue}/saved/"))
+    ]
+    return a_workload(queue, *command, volumes=volumes, checkpoint=checkpoint)
+
+
+def machine_of(stack: Stack, workload: str) -> tuple[str, str]:
+    """Node and instance on which a workload runs."""
+    (pod,) = stack.pods(workload)
+    node = pod["spec"]["nodeName"]
+    found = stack.kubernetes.call("GET", f"/api/v1/nodes/{node}")
+    return node, found["spec"]["providerID"].rpartition("/")[2]
+
+
+def market(stack: Stack, path: str, instance: str) -> None:
+    request = urllib.request.Request(
+        f"{stack.endpoints.ec2}/_market/{path}",
+        data=json.dumps({"instanceId": instance}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+def answer(stack: Stack, queue: str) -> dict[str, Any]:
+    body = stack.client("s3").get_object(Bucket=BUCKET, Key=f"{queue}/out/sum.json")["Body"]
+    result: dict[str, Any] = json.loads(body.read())
+    return result
+
+
+def computes(stack: Stack, workload: str) -> None:
+    """Wait until the application has told of its progress: then it hears signals."""
+    stack.await_phase("RUNNING", workload)
+    until("it computes", lambda: "%" in stack.sluice("logs", workload))
+
+
+def test_an_application_goes_on_from_its_own_checkpoint_on_another_machine(
+    stack: Stack, code: str
+) -> None:
+    queue = stack.queue("2")
+    uri = f"s3://{BUCKET}/{queue}/saved"
+    (job,) = stack.submit(a_sum(queue, code, {"mode": "application", "uri": uri}))
+    computes(stack, job)
+    node, instance = machine_of(stack, job)
+
+    market(stack, "interrupt", instance)
+    (record,) = stack.await_phase("SUCCEEDED", job)
+
+    found = answer(stack, queue)
+    assert found["sum"] == SUM
+    assert found["resumed_at"] > 1, "it started from the beginning"
+    assert (record.generation, len(record.runs)) == (1, 2)
+    assert node not in record.result["nodes"]
+    told = stack.sluice("events", job)
+    for what in ("InterruptionNoticed", "ReplacementReady", "SourceFenced", "Moved", "Resumed"):
+        assert what in told
+    stack.await_released(queue)
+
+
+def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) -> None:
+    queue = stack.queue("2")
+    (job,) = stack.submit(a_sum(queue, code, {"mode": "kubelet"}))
+    computes(stack, job)
+    node, instance = machine_of(stack, job)
+    labels = stack.kubernetes.call("GET", f"/api/v1/nodes/{node}")["metadata"]
+    if not labels["labels"]["sluice.dev/checkpoint"].startswith("criu"):
+        pytest.skip(f"no CRIU here: {labels['annotations']['sluice.dev/checkpoint-reason']}")
+
+    market(stack, "interrupt", instance)
+    (record,) = stack.await_phase("SUCCEEDED", job)
+
+    assert answer(stack, queue)["sum"] == SUM
+    assert record.restore_from.startswith("s3://")
+    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert record.restore_from in stack.sluice("checkpoints", job, "-o", "json")
+    stack.await_released(queue)
+
+
+def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, code: str) -> None:
+    queue = stack.queue("2")
+    (job,) = stack.submit(a_sum(queue, code, {"mode": "none"}))
+    computes(stack, job)
+    node, instance = machine_of(stack, job)
+
+    market(stack, "terminate", instance)
+    (record,) = stack.await_phase("SUCCEEDED", job)
+
+    assert answer(stack, queue) | {"seconds": 0} == {
+        "from": 1, "to": LAST, "sum": SUM, "seconds": 0, "segments": 6000, "resumed_at": 1,
+    }  # fmt: skip
+    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    stack.await_released(queue)
+
+
+def test_a_user_moves_a_running_workload(stack: Stack, code: str) -> None:
+    queue = stack.queue("2")
+    uri = f"s3://{BUCKET}/{queue}/saved"
+    (job,) = stack.submit(a_sum(queue, code, {"mode": "application", "uri": uri}))
+    computes(stack, job)
+
+    assert "is being moved" in stack.sluice("migrate", job)
+    (record,) = stack.await_phase("SUCCEEDED", job)
+
+    assert answer(stack, queue)["sum"] == SUM
+    assert record.generation == 1
+    stack.await_released(queue)
