@@ -257,6 +257,8 @@ def test_a_cancelled_workload_does_not_come_back(town: Town) -> None:
 
     assert town.row("w").state is State.CANCELLED
     assert town.kubernetes.running() == []
+    town.observe()
+    assert town.kubernetes.list("Pod", selector="sluice.dev/placeholder")[0] == []
     town.check()
 
 

@@ -134,6 +134,16 @@ class Migrate:
         if record is not None and record.stage not in migration.ENDED:
             self.advance(workload, migration.running(record, at))
 
+    def tidy(self, cluster: Cluster) -> None:
+        """Remove placeholders whose workload does not move any more, such as a cancelled one."""
+        placeholders, _ = cluster.list("Pod", selector=PLACEHOLDER)
+        owners = {pod["metadata"]["labels"][PLACEHOLDER] for pod in placeholders}
+        known = {w.id: w for w in self.workloads.get_many(owners)} if owners else {}
+        for pod in placeholders:
+            workload = known.get(pod["metadata"]["labels"][PLACEHOLDER])
+            if workload is None or not (moves(workload) or workload.state is State.ADMITTED):
+                remove(cluster, pod)
+
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
         """The record after a step that holds; otherwise as somebody else has left it."""
         if self.migrations.apply([step]) != [True]:
@@ -161,8 +171,12 @@ def make_room(cluster: Cluster, workload: Workload) -> None:
     """Placeholders leave just before the pods for which they ordered the node."""
     placeholders, _ = cluster.list("Pod", selector=f"{PLACEHOLDER}={workload.id}")
     for pod in placeholders:
-        at = pod["metadata"]
-        cluster.delete("Pod", NAMESPACE, at["name"], uid=at["uid"], grace_seconds=0)
+        remove(cluster, pod)
+
+
+def remove(cluster: Cluster, pod: Document) -> None:
+    at = pod["metadata"]
+    cluster.delete("Pod", NAMESPACE, at["name"], uid=at["uid"], grace_seconds=0)
 
 
 def moves(workload: Workload) -> bool:
