@@ -149,6 +149,7 @@ class Observe:
                 job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
             )
         self.remind(name, records, seen, now)
+        self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
         return seen, versions
 
@@ -160,6 +161,7 @@ class Observe:
             cluster, seen, [c for w in records for c in judge(w, seen, now, self.pods_ready_ms)]
         )
         self.remind(name, records, seen, now)
+        self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
 
     def remind(self, name: str, records: Sequence[Workload], seen: Seen, now: int) -> None:
