@@ -10,7 +10,7 @@ from sluice import bootstrap
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-WATCH_MS = 55_000
+WATCH_MS = 58_500  # the next run takes over after a minute
 logger = Logger()
 
 

@@ -103,7 +103,7 @@ FUNCTIONS = (
         tables={
             "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/active": ("Query",),
-            "Nodes": ("UpdateItem", "BatchWriteItem"),
+            "Nodes": ("PutItem", "UpdateItem", "BatchWriteItem"),
             "Migrations": ("GetItem", "PutItem", "UpdateItem"),
             "Timeline": ("BatchWriteItem",),
         },

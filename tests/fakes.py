@@ -339,6 +339,9 @@ class MemoryLogs:
 class MemoryLeases:
     held: dict[str, tuple[str, int]] = field(default_factory=dict)
 
+    def take(self, name: str, owner: str, *, until: int) -> None:
+        self.held[name] = (owner, until)
+
     def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
         holder, expires = self.held.get(name, ("", 0))
         if holder != owner and expires >= now:

@@ -83,6 +83,16 @@ def test_a_lease_belongs_to_one_owner_until_it_ends(ports: Ports) -> None:
     assert leases.acquire(CLUSTER, "a", now=NOW + 22, until=NOW + 30)
 
 
+def test_who_takes_a_lease_ends_the_former_owner(ports: Ports) -> None:
+    leases = ports.leases
+    assert leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10)
+
+    leases.take(CLUSTER, "b", until=NOW + 10)
+
+    assert not leases.acquire(CLUSTER, "a", now=NOW + 1, until=NOW + 11)
+    assert leases.acquire(CLUSTER, "b", now=NOW + 1, until=NOW + 11)
+
+
 def test_nodes_are_kept_by_cluster_and_instance_and_leases_are_none(ports: Ports) -> None:
     first = {"instance": "i-1", "type": "c5.large", "ready": False, "allocatable": {"cpu": "2"}}
     ports.leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10)

@@ -297,19 +297,32 @@ def test_a_cluster_that_does_not_answer_leaves_the_records() -> None:
     assert plane.leases.acquire(CLUSTER, "next", now=plane.clock.now(), until=1), "lease given back"
 
 
-def test_only_one_observer_watches_a_cluster() -> None:
+def test_a_new_observer_takes_over_at_once_and_the_former_one_cannot_renew() -> None:
     plane = Plane()
     plane.dispatched()
     plane.kubernetes.finish(NAMESPACE, JOB)
     now = plane.clock.now()
-    assert plane.leases.acquire(CLUSTER, "another", now=now, until=now + 8 * SECOND)
+    assert plane.leases.acquire(CLUSTER, "former", now=now, until=now + 8 * SECOND)
 
-    plane.observe()(CLUSTER, owner="me", until=now + 1)
-    assert plane.record().state is State.DISPATCHED
+    taken: list[bool] = []
 
-    plane.clock.pass_ms(9 * SECOND)
-    plane.observe()(CLUSTER, owner="me", until=plane.clock.now() + 1)
+    class Asking(FakeKubernetes):
+        """Asks, while the new observer is at work, whether the former one may go on."""
+
+        def list(self, kind: str, **options: Any) -> Any:
+            taken.append(
+                plane.leases.acquire(CLUSTER, "former", now=now + 1, until=now + 8 * SECOND)
+            )
+            return plane.kubernetes.list(kind, **options)
+
+        def cluster(self, name: str) -> FakeKubernetes:
+            return self
+
+    plane.observe(Asking())(CLUSTER, owner="me", until=now + 1)
+
     assert plane.record().state is State.FINISHED
+    assert taken
+    assert not any(taken)
 
 
 def test_events_of_a_watch_are_marked_as_they_come() -> None:

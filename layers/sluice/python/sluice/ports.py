@@ -311,6 +311,10 @@ class Prices(Protocol):
 
 
 class Leases(Protocol):
+    def take(self, name: str, owner: str, *, until: int) -> None:
+        """Become the owner, whoever it was before; the former one fails to renew."""
+        ...
+
     def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
         """Take or renew a lease; only saves work, never makes anything safe."""
         ...

@@ -20,6 +20,10 @@ class DynamoDBLeases:
     client: DynamoDBClient
     table: str
 
+    def take(self, name: str, owner: str, *, until: int) -> None:
+        row = {"cluster": name, "instance": LEASE, "owner": owner, "until": until}
+        self.client.put_item(TableName=self.table, Item=to_item(row))
+
     def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
         try:
             self.client.update_item(
