@@ -28,13 +28,13 @@ bench: setup ## Ratios and latencies, measured in one run
 	$(BIN)/python -m tests.bench
 
 synth: setup ## Synthesize the stacks of sluice.yaml into cdk.out
-	$(BIN)/python -m infra synth
+	$(BIN)/python -m local.account synth
 
 deploy: setup ## Deploy the stacks of sluice.yaml to the account of your AWS credentials
-	$(BIN)/python -m infra deploy
+	$(BIN)/python -m local.account deploy
 
 destroy: setup ## Remove the stacks; what is retained is listed
-	$(BIN)/python -m infra destroy
+	$(BIN)/python -m local.account destroy
 
 .venv/.ready: pyproject.toml $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sluice needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'

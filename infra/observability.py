@@ -61,8 +61,8 @@ class Observability(cdk.Stack):
                     period=_MINUTE, statistic="Maximum"
                 ),
                 above=0,
-                description=f"Messages that Sluice could not handle ({name}): look at them with "
-                "`sluice admin dlq`, they are kept for 14 days",
+                description=f"Messages that Sluice could not handle ({name}): they are kept for "
+                "14 days, docs/operations.md tells what to do",
             )
         for name, seconds in _OLDEST_MESSAGE_SECONDS.items():
             yield self._alarm(
