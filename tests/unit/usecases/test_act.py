@@ -221,6 +221,26 @@ def test_of_two_dispatchers_only_the_claimed_job_is_started() -> None:
     assert kubernetes.started == []
 
 
+def test_a_job_that_is_cancelled_between_claim_and_start_stays_suspended() -> None:
+    plane = Plane()
+    job = plane.kubernetes.create(a_foreign_job(**our_labels()))
+    assert isinstance(job, dict)
+    plane.put(admitted(state=State.DISPATCHED, uid=job["metadata"]["uid"]))
+
+    class Overtaken(FakeKubernetes):
+        """A user cancels while the Job is being looked up."""
+
+        def get(self, kind: str, namespace: str, name: str) -> Any:
+            plane.workloads.apply([lifecycle.reclaim(plane.record(), CANCEL)])
+            return super().get(kind, namespace, name)
+
+    kubernetes = Overtaken(objects=plane.kubernetes.objects)
+    plane.act(kubernetes)(CLUSTER, ["w1"])
+
+    assert plane.record().state is State.RECLAIMING
+    assert kubernetes.started == []
+
+
 def test_a_dispatched_job_that_was_never_started_is_started_now() -> None:
     plane = Plane()
     job = plane.kubernetes.create(a_foreign_job(**our_labels()))
@@ -240,6 +260,27 @@ def test_reclaiming_deletes_the_job_and_proves_that_it_is_gone() -> None:
 
     assert plane.job() is None
     assert plane.record().gone
+
+
+def test_the_job_that_took_the_name_meanwhile_is_not_deleted() -> None:
+    plane = Plane()
+    plane.workloads.apply([lifecycle.reclaim(plane.dispatched(), CANCEL)])
+
+    class Replaced(FakeKubernetes):
+        """The Job vanishes, and its name is taken, just before it is deleted."""
+
+        def delete(self, kind: str, namespace: str, name: str, **options: Any) -> bool:
+            other = a_foreign_job(**our_labels())
+            other["metadata"]["uid"] = "uid-of-another"
+            self.objects["Job", namespace, name] = other
+            return super().delete(kind, namespace, name, **options)
+
+    replaced = Replaced(objects=plane.kubernetes.objects)
+    plane.act(replaced)(CLUSTER, ["w1"])
+
+    job = replaced.get("Job", NAMESPACE, "w-w1-g0")
+    assert job is not None
+    assert job["metadata"]["uid"] == "uid-of-another"
 
 
 def test_a_workload_is_not_gone_while_a_pod_of_it_still_runs() -> None:

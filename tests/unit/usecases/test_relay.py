@@ -45,6 +45,7 @@ CASES = [
     ("submitted on hold", None, HELD, [], False, ["Submitted"]),
     ("rejected", None, replace(PENDING, state=State.REJECTED), [], False, ["Rejected"]),
     ("admitted", PENDING, ADMITTED, [], True, ["Admitted"]),
+    ("still admitted", ADMITTED, replace(ADMITTED, labels={"a": "b"}), [], False, []),
     ("claimed", ADMITTED, DISPATCHED, [], False, ["Dispatched"]),
     ("running", DISPATCHED, replace(DISPATCHED, started_at=5), [], False, ["Running"]),
     ("reclaimed", DISPATCHED, RECLAIMING, [], True, ["Requeueing"]),
