@@ -52,6 +52,16 @@ class PodVolumes:
         if self._buckets:
             self._uploader = asyncio.create_task(self._upload(warn))
 
+    def hush(self) -> None:
+        """No uploads any more: what a dead machine held is lost, and its files are no deletions."""
+        self._quiet.set()
+
+    async def silence(self) -> None:
+        """Waits until nothing is being uploaded."""
+        self.hush()
+        if self._uploader:
+            await self._uploader
+
     async def finish(self, warn: Warn) -> str:
         """The last uploads; returns what did not arrive, or an empty string."""
         if self._uploader:

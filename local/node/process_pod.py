@@ -88,6 +88,10 @@ class ProcessPod(PodRun):
             self.fail("S3VolumeError", lost)
         await self.site.work(self.folder.shrink)
 
+    def abandon(self) -> None:
+        self.volumes.hush()
+        super().abandon()
+
     async def _warn_of_volumes(self, message: str) -> None:
         await self.site.warn(self.pod, "S3VolumeError", message)
 
@@ -102,6 +106,7 @@ class ProcessPod(PodRun):
     async def discard(self) -> None:
         """Removes what the pod has on disk, once its processes are gone."""
         await self.ended.wait()
+        await self.volumes.silence()
         await self.site.work(self._record().discard, self.site.pods)
 
     def _record(self) -> PodRecord:

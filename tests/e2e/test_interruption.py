@@ -109,6 +109,8 @@ def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) ->
 
 def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, code: str) -> None:
     queue = stack.queue("2")
+    kept = {"Bucket": BUCKET, "Key": f"{queue}/saved/kept.txt"}
+    stack.client("s3").put_object(**kept, Body=b"of an earlier run")
     (job,) = stack.submit(a_sum(queue, code, {"mode": "none"}))
     computes(stack, job)
     node, instance = machine_of(stack, job)
@@ -118,6 +120,7 @@ def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, cod
 
     assert answer(stack, queue)["sum"] == SUM
     assert (record.generation, node in record.result["nodes"]) == (1, False)
+    stack.client("s3").head_object(**kept)  # a dead machine deletes nothing
     stack.await_released(queue)
 
 
