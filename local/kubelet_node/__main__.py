@@ -8,6 +8,7 @@ as its instance type says, whatever this machine has; what runs there shares the
 
 - Images: `python` with any tag, from any registry, is Debian's Python; all others come from the
   registry that they name. A registry on loopback takes what the node agent pushes.
+  Its user is root, so a pod that must not run as root has to name a user (`runAsUser`).
 - Pods have a network of their own that leads nowhere: what listens on 127.0.0.1, the embedded AWS
   too, is out of their reach.
 - There is no CSI driver, so pods with S3 volumes wait for ever; no GPU; no services and no DNS.
