@@ -63,6 +63,22 @@ def test_a_release_is_written_into_the_audit_and_makes_room_in_the_same_pass() -
     assert plane.record("z").state is State.ADMITTED
 
 
+def test_quota_that_comes_back_is_given_at_once_to_those_who_were_refused_before() -> None:
+    plane = Plane()
+    for number in range(6):
+        plane.put(a_workload(f"w{number}"))
+    assert plane.admit()(ROOT).admitted == 2
+
+    for done in (("w0",), ("w1", "w2"), ("w3", "w4")):
+        for name in done:
+            plane.workloads.write(replace(plane.record(name), state=State.FINISHED))
+        outcome = plane.admit()(ROOT)
+        assert outcome.released == len(done)
+        assert outcome.admitted == min(len(done), outcome.waiting + outcome.admitted)
+
+    assert plane.ledgers.read(ROOT).usage == {"a": ONE_CORE}
+
+
 def test_the_newest_pass_says_why_somebody_waits() -> None:
     plane = Plane()
     for name in "abc":

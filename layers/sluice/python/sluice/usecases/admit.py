@@ -120,15 +120,22 @@ class Admit:
                 i for cluster in catalog.of("Cluster") for i in self.workloads.active(cluster, root)
             ]
             holders = [w for w in self.workloads.get_many(ids) if w.reservation and w.root == root]
+        releases = [w for w in records if awaits_release(w) and w.root == root]
+        # Quota that this very cycle gives back may be what the parked wait for.
+        parked = (
+            frozenset[str]()
+            if releases
+            else parked_by(self.ledgers.newest_pass(root), ledger, catalog, now)
+        )
         return Gathered(
             root,
             ledger.usage,
-            [w for w in records if awaits_release(w) and w.root == root],
+            releases,
             waiting,
             holders,
             clusters_of(catalog),
             now,
-            parked_by(self.ledgers.newest_pass(root), ledger, catalog, now),
+            parked,
         )
 
     def commit(self, ledger: LedgerState, cycle: Cycle, now: int) -> int | None:
