@@ -62,7 +62,9 @@ def saved(folder: Path) -> dict[str, int] | None:
     manifest = folder / "MANIFEST.json"
     if not manifest.exists():
         return None
-    state: dict[str, int] = json.loads((folder / json.loads(manifest.read_text())["file"]).read_text())
+    state: dict[str, int] = json.loads(
+        (folder / json.loads(manifest.read_text())["file"]).read_text()
+    )
     return state
 
 

@@ -64,7 +64,7 @@ class Workloads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """One root cohort's ledger as read; `limits` is the catalog version that a commit must match."""
+    """One root cohort's ledger as read; `limits`: the catalog version that a commit must match."""
 
     root: str
     version: int
