@@ -38,6 +38,10 @@ def hear_of_machines(scope: Construct, *, queues: Queues) -> None:
             detail_type=[
                 "EC2 Spot Instance Interruption Warning",
                 "EC2 Instance Rebalance Recommendation",
+                "EC2 Capacity Reservation Instance Interruption Warning",
+                # AWS's pages disagree on the name of this one.
+                "Capacity Block Expiration Warning",
+                "Capacity Block Reservation Expiration Warning",
             ],
         ),
         "InstanceNews": events.EventPattern(

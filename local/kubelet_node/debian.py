@@ -19,7 +19,6 @@ HERE = Path(__file__).resolve().parent
 SUITE = "forky"  # Debian 12 has no CRIU and an older containerd, without restore
 REVISION = 2  # of what is made here; another one makes another root file system
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-ANY_MIRROR = "http://deb.debian.org/debian"
 # CRIU calls iptables-restore for a pod with a network of its own; python3 is for the jobs.
 PACKAGES = ("containerd", "runc", "criu", "containernetworking-plugins", "iptables", "python3")
 # What no job needs of a node's root file system.
@@ -120,7 +119,7 @@ def _debootstrap(cache: Path) -> tuple[str, dict[str, str]]:
 
 
 def mirror() -> str:
-    """The Debian mirror that this machine is set up with, or Debian's own."""
+    """The Debian mirror that this machine is set up with. Raises PreparationError without one."""
     try:
         uris = subprocess.run(
             ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
@@ -128,9 +127,12 @@ def mirror() -> str:
             text=True,
             capture_output=True,
         ).stdout.split()
-    except (OSError, subprocess.CalledProcessError):
-        return ANY_MIRROR
-    return next((uri for uri in uris if uri.rstrip("/").endswith("/debian")), ANY_MIRROR)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise PreparationError("apt-get does not tell this machine's Debian mirror") from error
+    for uri in uris:
+        if uri.rstrip("/").endswith("/debian"):
+            return uri
+    raise PreparationError("no Debian mirror is set up; add one to the sources of apt")
 
 
 def _compile(source: str, target: Path, *options: str) -> None:

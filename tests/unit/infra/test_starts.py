@@ -94,7 +94,13 @@ def test_news_of_machines_comes_from_aws_itself(assembly: Assembly) -> None:
     assert {name: (each["source"], each["detail-type"]) for name, each in news.items()} == {
         "SpotNews": (
             ["aws.ec2"],
-            ["EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"],
+            [
+                "EC2 Spot Instance Interruption Warning",
+                "EC2 Instance Rebalance Recommendation",
+                "EC2 Capacity Reservation Instance Interruption Warning",
+                "Capacity Block Expiration Warning",
+                "Capacity Block Reservation Expiration Warning",
+            ],
         ),
         "InstanceNews": (["aws.ec2"], ["EC2 Instance State-change Notification"]),
         "HealthNews": (["aws.health"], ["AWS Health Event"]),

@@ -127,7 +127,7 @@ def test_karpenter_without_its_definitions_is_missing(cache) -> None:
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        ("dial tcp: lookup proxy.golang.org: no such host", "GOPROXY"),
+        ("dial tcp: lookup modules.example.org: no such host", "GOPROXY"),
         ("write: no space left on device", "SLUICE_CACHE"),
         ("compile: signal: killed", "memory"),
         ("syntax error", "unexpected"),
