@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.core.checkpointing import Checkpoint, retained
-from sluice.core.happenings import Happening
+from sluice.core.happenings import Happening, rank
 from sluice.core.interruption import Notice
 from sluice.core.migration import Advance, Migration
 from sluice.core.replacement import Ban
@@ -241,7 +241,9 @@ class RecordedTimeline:
                 "message": line.message,
                 "detail": line.detail,
             }
-            for (at, generation, what), line in sorted(lines.items(), key=lambda each: each[0])
+            for (at, generation, what), line in sorted(
+                lines.items(), key=lambda each: (*each[0][:2], rank(each[0][2]))
+            )
         ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
+from sluice.core.happenings import rank
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -46,7 +47,8 @@ class DynamoDBTimeline:
             ExpressionAttributeNames={"#id": "id"},
             ExpressionAttributeValues=to_item({":id": workload_id}),
         )
-        return [_line(from_item(item)) for page in pages for item in page["Items"]]
+        lines = [_line(from_item(item)) for page in pages for item in page["Items"]]
+        return sorted(lines, key=lambda each: (each["at"], each["generation"], rank(each["what"])))
 
 
 def _line(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,6 +20,21 @@ class Happening:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
+# What comes first of all that happens within one millisecond; anything else stands between.
+_FIRST = (
+    "Submitted", "Rejected", "Held", "Released", "Reprioritized", "Admitted", "Dispatched",
+    "Running",
+)  # fmt: skip
+_LAST = ("Succeeded", "Failed", "Stopped", "Cancelled", "QuotaReleased", "Requeued")
+
+
+def rank(what: str) -> int:
+    """The place of a line among others of the same instant."""
+    if what in _FIRST:
+        return _FIRST.index(what)
+    return len(_FIRST) + (1 + _LAST.index(what) if what in _LAST else 0)
+
+
 def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happening]:
     """Nothing, one or more lines; `before` None is a new record."""
     if before is None or (before.state, before.generation) != (now.state, now.generation):

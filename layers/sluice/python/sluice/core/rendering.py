@@ -122,6 +122,9 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
         job["parallelism"] = placement.count
     # Only then is a pod replaced after it is gone, and two never run at once.
     job["podReplacementPolicy"] = "Failed"
+    retries = run.options.get("recovery", {}).get("retries")
+    if retries is not None:
+        job["backoffLimit"] = retries
     longest = run.options.get("deadlines", {}).get("max_runtime_seconds")
     if longest:
         job.setdefault("activeDeadlineSeconds", longest)

@@ -57,6 +57,9 @@ def compile_job(spec: SpecFields) -> Compiled:
     container["resources"] = _resources(spec)
     origins["resources.requests"] = origins["resources.limits"] = "spec.resources"
     job_spec = _size(spec)
+    # Kubernetes would try six more times, with growing pauses; `recovery.onFailure.retries` asks
+    # for as many as are wanted.
+    job_spec["backoffLimit"] = 0
     job_spec["template"] = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     first = "spec.template.spec.containers[0]."
     places = {first + key: origin for key, origin in origins.items()}

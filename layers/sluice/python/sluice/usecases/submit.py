@@ -84,10 +84,12 @@ class Submit:
         now = self.clock.now()
         if tenant is None:
             return [(unauthorised(message, now), None)]
-        return [
+        by = event_source(message.body) if message.from_bus else principal_of(message)
+        judged = [
             self.judge_item(item, message, tenant, snapshot, now)
             for item in documents.read(message.body)
         ]
+        return [(replace(record, submitted_by=by), manifest) for record, manifest in judged]
 
     def judge_item(
         self,
@@ -141,8 +143,13 @@ def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
     if message.from_bus:
         source = event_source(message.body)
         return next((tenant for tenant in known if source in tenant.event_sources), None)
-    principal = message.sender.partition(":")[0]
+    principal = principal_of(message)
     return next((tenant for tenant in known if principal in tenant.principals), None)
+
+
+def principal_of(message: Message) -> str:
+    """The part of the SenderId that the sender cannot choose: before the session's name."""
+    return message.sender.partition(":")[0]
 
 
 def event_source(body: str) -> str:
@@ -221,7 +228,7 @@ def unauthorised(message: Message, now: int) -> Workload:
         queue="",
         state=State.REJECTED,
         digest=digest(message.id),
-        submitted_by=message.sender.partition(":")[0],
+        submitted_by=principal_of(message),
         created_at=now,
         finished_at=now,
         errors=({"field": "", "message": what},),
@@ -250,4 +257,4 @@ def _record(found: Accepted | Rejected, state: State) -> Workload:
         name: getattr(found, name)
         for name in ("id", "name", "namespace", "queue", "tenant", "digest", "created_at")
     }
-    return Workload(state=state, submitted_by=found.tenant, **fields)
+    return Workload(state=state, **fields)
