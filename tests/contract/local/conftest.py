@@ -129,7 +129,7 @@ class Stack(Aws):
         return {one["instanceId"]: one for one in self.market("GET", "instances")}
 
     def pods_of(self, job):
-        path = f"/api/v1/namespaces/team-blue/pods?labelSelector=job-name={job}"
+        path = f"/api/v1/namespaces/default/pods?labelSelector=job-name={job}"
         return self.api.call("GET", path)["items"]
 
     def apply(self, manifest):

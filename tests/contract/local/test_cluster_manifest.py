@@ -16,7 +16,7 @@ from local.settings import Layout
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
-NAMESPACE = "team-green"  # the other tests of this stack use team-blue, without policies
+NAMESPACE = "team-green"
 LABELS = {"sluice.dev/workload": "aaaaaaaaaaaaa", "sluice.dev/generation": "1"}
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",

@@ -42,7 +42,7 @@ def a_job(name, flavor, *, cpu="4", suspend=True):
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": "team-blue"},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"suspend": suspend, "template": {"spec": pod}},
     }
 
@@ -356,11 +356,11 @@ def test_a_kept_state_is_resumed_and_a_fresh_one_is_empty(tmp_path) -> None:
 
     assert second.endpoints == first
     assert second.client("sqs").get_queue_url(QueueName="kept")
-    assert second.api.call("GET", "/apis/batch/v1/namespaces/team-blue/jobs/kept")
+    assert second.api.call("GET", "/apis/batch/v1/namespaces/default/jobs/kept")
 
     stack.down(tmp_path, keep=True)
     third = Stack(stack.up(settings, print, fresh=True, deploy=False), tmp_path)
 
     assert third.client("sqs").list_queues().get("QueueUrls", []) == []
-    assert third.api.call("GET", "/apis/batch/v1/namespaces/team-blue/jobs")["items"] == []
+    assert third.api.call("GET", "/apis/batch/v1/namespaces/default/jobs")["items"] == []
     stack.down(tmp_path)
