@@ -15,11 +15,11 @@ import pytest
 from botocore.credentials import Credentials
 from botocore.model import ServiceId
 from botocore.signers import RequestSigner
-from conftest import Stack, eventually
+from conftest import eventually
 
 from local import stack
 from local.errors import StackError
-from local.settings import Layout, Settings, default_cache
+from local.settings import Layout, Settings
 from local.strays import marked
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
@@ -343,24 +343,3 @@ def test_whatever_of_the_supervisor_is_killed_nothing_stays_and_the_next_up_work
             process.kill()
 
         eventually(lambda: no_process_left(tmp_path))
-
-
-def test_a_kept_state_is_resumed_and_a_fresh_one_is_empty(tmp_path) -> None:
-    settings = Settings(tmp_path, default_cache(), nodes="simulated")
-    first = stack.up(settings, print, deploy=False)
-    Stack(first, tmp_path).apply(a_job("kept", "spot"))
-    Stack(first, tmp_path).client("sqs").create_queue(QueueName="kept")
-
-    stack.down(tmp_path, keep=True)
-    second = Stack(stack.up(settings, print, deploy=False), tmp_path)
-
-    assert second.endpoints == first
-    assert second.client("sqs").get_queue_url(QueueName="kept")
-    assert second.api.call("GET", "/apis/batch/v1/namespaces/default/jobs/kept")
-
-    stack.down(tmp_path, keep=True)
-    third = Stack(stack.up(settings, print, fresh=True, deploy=False), tmp_path)
-
-    assert third.client("sqs").list_queues().get("QueueUrls", []) == []
-    assert third.api.call("GET", "/apis/batch/v1/namespaces/default/jobs")["items"] == []
-    stack.down(tmp_path)
