@@ -18,7 +18,7 @@ from sluice.core.marks import DONE
 from sluice.core.options import CheckpointMode
 from sluice.errors import ClusterError
 
-from local.checkpoint_agent import signals
+from agent.signals import UnheardError, tell
 from local.checkpoint_agent.kubelet import CheckpointFailedError, Kubelet
 from local.checkpoint_agent.orders import Order, order_of
 
@@ -81,7 +81,7 @@ class Agent:
         began = time.time()
         try:
             done = self.save(order, address(node))
-        except CheckpointFailedError as error:
+        except (CheckpointFailedError, UnheardError) as error:
             done = {"error": str(error)}
         except Exception as error:  # whatever it is, Sluice has to learn that there is none
             log.exception("order %s of %s", order.token, order.pod)
@@ -97,7 +97,7 @@ class Agent:
                 raise CheckpointFailedError(
                     "the application names no signal; it hears SIGTERM only"
                 )
-            signals.tell(order.workload, order.generation, order.signal)
+            tell(order.workload, order.generation, order.signal)
             return {"uri": "", "at": int(time.time() * 1000)}
         if order.driver is not CheckpointMode.KUBELET:
             raise CheckpointFailedError(f"no such driver on this node: {order.driver}")
