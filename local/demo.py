@@ -28,9 +28,9 @@ from local.settings import CLONE, Layout, default_state
 SLUICE = Path(sys.executable).with_name("sluice")
 DEMO = CLONE / "examples" / "demo"
 BUCKET, NAMESPACE = "team-blue-data", "team-blue"
-PARTS, LAST = 3, 48_000_000
-SPOT_LAST, HEAD_START_SECONDS = 40_000_000, 10
-PATIENCE_SECONDS = 300
+PARTS, LAST = 3, 192_000_000
+SPOT_LAST, HEAD_START_SECONDS = 120_000_000, 10
+PATIENCE_SECONDS = 600
 BEGAN = time.monotonic()
 
 
