@@ -31,6 +31,7 @@ from local.endpoints import Endpoints
 from local.errors import StackError
 from local.files import write_json
 from local.kubelet_node import preparation as kubelets
+from local.node import preparation as processes
 from local.parts import Health
 from local.plan import MANIFESTS
 from local.settings import CLONE, Layout, NodeKind, Settings
@@ -47,6 +48,8 @@ def prepare(cache: Path, progress: Progress, nodes: NodeKind = "process") -> Non
     """Install and build everything that `up` needs. Raises PreparationError."""
     if nodes == "kubelet":
         kubelets.prepare(cache, progress)
+    elif nodes == "process":
+        processes.prepare(cache, progress)
     environment(cache, "ministack", progress)
     tool_folders(cache, progress)
     build(cache, progress)

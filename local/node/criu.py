@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Criu:
     program: Path | None
     version: str  # "4.2.1"; empty without one
     reason: str  # empty with one
+    installable: bool = False  # there is none, and install_criu.sh may help
 
     @property
     def label(self) -> str:
@@ -85,17 +87,21 @@ def last_lines(log: Path) -> str:
 
 def probe(named: Path | None, cache: Path) -> Criu:
     """The named CRIU, else the installed one of `install_criu.sh`, else the machine's own."""
+    if sys.platform != "linux":
+        return Criu(None, "", f"CRIU needs Linux, and this is {sys.platform}")
     if os.geteuid() != 0:
         return Criu(None, "", "CRIU needs root")
     own = cache / "criu" / "criu"
     found = named or (own if own.exists() else None) or _which()
     if found is None:
-        return Criu(None, "", f"no CRIU: run local/node/install_criu.sh {own.parent}")
+        why = f"no CRIU: run local/node/install_criu.sh {own.parent}"
+        return Criu(None, "", why, installable=True)
     try:
         shown = _output(found, "--version")
         version = shown.partition("Version:")[2].split()[0]
         if int(version.split(".")[0]) < LEAST_MAJOR:
-            return Criu(None, "", f"CRIU {version} is older than {LEAST_MAJOR}")
+            why = f"CRIU {version} is older than {LEAST_MAJOR}"
+            return Criu(None, "", why, installable=found not in (named, own))
         _output(found, "check")
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         return Criu(None, "", f"{found} does not work here: {error}"[:250])

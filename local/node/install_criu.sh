@@ -28,7 +28,7 @@ echo "deb [signed-by=$key] $mirror $suite main" > "$folder/apt/sources.list"
 options=(
     -o Dir::Etc::sourcelist="$folder/apt/sources.list" -o Dir::Etc::sourceparts=-
     -o Dir::State::lists="$folder/apt/lists" -o Dir::Cache="$folder/apt/cache"
-    -o Acquire::Check-Valid-Until=false -o APT::Sandbox::User=root
+    -o Acquire::Check-Valid-Until=false -o Acquire::http::Timeout=15 -o Acquire::Retries=1 -o APT::Sandbox::User=root
 )
 apt-get -qq "${options[@]}" update
 mapfile -t packages < <(
