@@ -38,7 +38,7 @@ from local.settings import CLONE, Layout, NodeKind, Settings
 from local.strays import kill_marked, kill_tree
 from local.toolchain import environment, locked, tool_folders
 
-STOP_SECONDS = 120.0  # the API server may give open watches a minute
+STOP_SECONDS = 60.0  # every part has a grace of its own, none of more than 10 s
 CHANGE_SECONDS = 60.0  # for a single part to stop or to become ready
 POLL_SECONDS = 0.05
 Progress = Callable[[str], None]

@@ -69,7 +69,9 @@ class Supervisor:
         self.steps = {step.name: step for step in steps}
         self.done = {name: threading.Event() for name in self.steps}
         self.failure: str | None = None
-        self.stopping = threading.Event()
+        # Plain, because a signal's handler sets it: a lock could be held by the very code, or the
+        # very handler, that the next signal interrupts.
+        self.stopping = False
         self.writing = threading.Lock()
         self.began = time.monotonic()
         self.spawns: queue.Queue[tuple[Running, threading.Event]] = queue.Queue()
@@ -89,7 +91,7 @@ class Supervisor:
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            if self.failure or self.stopping.is_set():
+            if self.failure or self.stopping:
                 break
             self.serve_spawns(POLL_SECONDS)
         if self.failure:
@@ -107,7 +109,7 @@ class Supervisor:
         for name in after:
             event = self.done[name] if name in self.done else self.parts[name].ready
             while not event.wait(0.5):
-                if self.failure or self.stopping.is_set():
+                if self.failure or self.stopping:
                     raise StartError(self.failure or "stopped")
 
     def perform(self, step: Step) -> None:
@@ -126,7 +128,7 @@ class Supervisor:
         spawned = threading.Event()
         self.spawns.put((running, spawned))
         while not spawned.wait(0.5):
-            if self.stopping.is_set():
+            if self.stopping:
                 raise StartError("stopped")
 
     def serve_spawns(self, seconds: float) -> None:
@@ -161,7 +163,7 @@ class Supervisor:
                 raise StartError(
                     f"{part.name} stopped while starting; see {self.layout.log(part.name)}"
                 )
-            if self.stopping.is_set():
+            if self.stopping:
                 return
             if time.monotonic() > deadline:
                 raise StartError(
@@ -177,7 +179,7 @@ class Supervisor:
 
     def watch(self) -> None:
         """Until told to stop: bring back parts that died and parts that are wanted again."""
-        while not self.stopping.is_set():
+        while not self.stopping:
             self.serve_spawns(WATCH_SECONDS)
             for running in self.parts.values():
                 self.tend(running)
@@ -218,7 +220,7 @@ class Supervisor:
 
     def stop(self, *, grace: bool) -> None:
         """SIGTERM to every part, then SIGKILL to what is left of them; without grace at once."""
-        self.stopping.set()
+        self.stopping = True
         waiting = [running for running in reversed(self.parts.values()) if running.process]
         trees = {running.part.name: tree(running.process) for running in waiting}
         for running in waiting:
@@ -292,12 +294,11 @@ def supervise(state: Path, guard: int) -> int:
     settings = Settings.read(layout.settings)
     endpoints, parts, steps = plan.stack(settings)
     supervisor = Supervisor(layout, endpoints, parts, steps)
-    grace = threading.Event()
+    heard_of: set[int] = set()
 
     def heard(number: int, _: Any) -> None:
-        if number == signal.SIGTERM:
-            grace.set()
-        supervisor.stopping.set()
+        heard_of.add(number)
+        supervisor.stopping = True
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, heard)
@@ -305,14 +306,14 @@ def supervise(state: Path, guard: int) -> int:
     code = 0
     try:
         supervisor.start()
-        if not supervisor.stopping.is_set():
+        if not supervisor.stopping:
             write_json(layout.endpoints, endpoints.document())
             supervisor.say("up")
             supervisor.watch()
     except StartError as error:
         supervisor.say(f"failed: {error}")
         code = 1
-    supervisor.stop(grace=grace.is_set())
+    supervisor.stop(grace=signal.SIGTERM in heard_of)
     supervisor.say("down")
     return code
 
@@ -320,7 +321,7 @@ def supervise(state: Path, guard: int) -> int:
 def heed(supervisor: Supervisor, guard: int) -> None:
     """Stop when the guard dies, or when `up` ends without having said "keep"."""
     kept = False
-    while not supervisor.stopping.is_set():
+    while not supervisor.stopping:
         if os.getppid() != guard:
             break
         if kept:
@@ -331,7 +332,7 @@ def heed(supervisor: Supervisor, guard: int) -> None:
             kept = os.read(0, 64).startswith(b"keep")
             if not kept:
                 break
-    supervisor.stopping.set()
+    supervisor.stopping = True
 
 
 def guard_and_supervise(state: Path) -> int:

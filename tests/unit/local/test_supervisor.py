@@ -192,7 +192,7 @@ def test_stopping_during_the_start_ends_it(supervise) -> None:
         over.wait()
 
     supervisor = supervise([a_part("worker", after=("long",))], [Step("long", wait_for_it, ())])
-    threading.Timer(0.3, supervisor.stopping.set).start()
+    threading.Timer(0.3, setattr, (supervisor, "stopping", True)).start()
 
     supervisor.start()
     over.set()
