@@ -34,6 +34,7 @@ VERBS = (
     Verb("queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT),
     Verb("capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT),
     Verb("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
+    Verb("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
     Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),
     Verb("doctor", "cli.commands.doctor:doctor", "Check that everything is in order.", OPERATE),
     Verb("drill", "cli.commands.drill:drill", "Interrupt a machine on purpose.", OPERATE),

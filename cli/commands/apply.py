@@ -38,7 +38,7 @@ def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> No
     """Apply configuration: all of it at once, or nothing.
 
     Kinds: Kueue's ClusterQueue, Cohort, LocalQueue, ResourceFlavor and WorkloadPriorityClass
-    (v1beta1, v1beta2), and Cluster and Tenant of sluice.dev/v1.
+    (v1beta1, v1beta2), and Cluster, Tenant and SchedulingPolicy of sluice.dev/v1.
     """
     documents = [source.document for source in read(files)]
     answer = app.client.tell("catalog", body={"documents": documents, "dryRun": dry_run})

@@ -227,3 +227,58 @@ def test_more_than_one_transaction_holds_is_refused_and_unchanged_objects_do_not
     assert "smaller files" in refused.stderr
     assert applied(terminal, *flavors[:80]).exit_code == 0
     assert applied(terminal, *flavors).exit_code == 0
+
+
+def a_policy(name: str = "default", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "SchedulingPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def test_a_policy_is_applied_listed_and_kicks_every_root() -> None:
+    terminal = administrator(cluster_queue("alone", 1, cohort=None))
+    terminal.plane.kicks.roots.clear()
+
+    result = applied(terminal, a_policy(fairSharing={}, minRuntime="5m"))
+
+    assert result.exit_code == 0
+    assert terminal.plane.kicks.roots == ["alone", "company"]
+    listed = terminal("objects", "schedulingpolicy")
+    assert listed.stdout.splitlines()[1].split() == [
+        "SchedulingPolicy",
+        "default",
+        "fairSharing,",
+        "minRuntime",
+    ]
+    shown = terminal("objects", "SchedulingPolicy", "default", "-o", "yaml")
+    assert yaml.safe_load(shown.stdout) == a_policy(fairSharing={}, minRuntime="5m")
+
+
+def test_a_policy_with_a_mistake_is_refused_with_the_field() -> None:
+    result = applied(administrator(), a_policy(agin={"interval": "1m"}))
+
+    assert result.exit_code == 5
+    assert "spec.agin: unknown field; did you mean aging?" in result.stderr
+
+
+def test_a_policy_for_no_root_and_a_second_one_for_all_are_refused() -> None:
+    terminal = administrator(a_policy())
+
+    unknown = applied(terminal, a_policy("red", rootCohort="red"))
+    second = applied(terminal, a_policy("other"))
+
+    assert "no root cohort is named red; known: company" in unknown.stderr
+    assert "SchedulingPolicy default is for every root cohort already" in second.stderr
+    assert (unknown.exit_code, second.exit_code) == (5, 5)
+
+
+def test_kueues_own_configuration_is_refused_with_what_to_write_instead() -> None:
+    document = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+
+    result = applied(administrator(), document)
+
+    assert result.exit_code == 5
+    assert "write its fairSharing, admissionFairSharing" in result.stderr

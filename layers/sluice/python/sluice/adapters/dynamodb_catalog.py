@@ -23,6 +23,7 @@ KINDS = (
     "Cluster",
     "Tenant",
     "Budget",
+    "SchedulingPolicy",
 )
 
 

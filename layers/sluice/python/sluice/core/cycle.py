@@ -191,7 +191,9 @@ def entry(workload: Workload, sequence: int = 0) -> model.Workload:
         sequence=sequence,
         local_queue=workload.queue,
         user=workload.submitted_by or None,
-        preemptible=bool(options.get("preemptible", True)),
+        # One that is being moved is left alone until it has arrived.
+        preemptible=bool(options.get("preemptible", True))
+        and workload.state is not State.RECLAIMING,
         min_run_ms=int(options.get("min_runtime_ms", 0)),
     )
 
@@ -208,8 +210,15 @@ def holding(workload: Workload) -> model.Holding:
         model.Assignment(assigned),
         since_ms=workload.reservation.at,
         checkpoint_at_ms=workload.options.get("checkpoint_at"),
-        evicting=workload.state is State.RECLAIMING,
+        evicting=yields(workload),
     )
+
+
+def yields(workload: Workload) -> bool:
+    """Whether its quota comes back once its pods are gone; a migration keeps it."""
+    intent = workload.intent
+    moves = intent is not None and intent.kind is IntentKind.MIGRATE
+    return workload.state is State.RECLAIMING and not moves
 
 
 def unlisted(cq: str, amounts: Cells) -> model.Holding:

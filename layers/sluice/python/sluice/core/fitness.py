@@ -12,7 +12,13 @@ from sluice.core.quantity import format_quantity
 from sluice.core.workload import PodSet
 
 
-def impossible(catalog: Catalog, cluster_queue: str, pod_sets: Sequence[PodSet]) -> str:
+def impossible(
+    catalog: Catalog,
+    cluster_queue: str,
+    pod_sets: Sequence[PodSet],
+    *,
+    ignore_undeclared: bool = False,
+) -> str:
     """A sentence that says what can never fit, or an empty text.
 
     Compares each resource's total (at the minimum counts) with the most that the queue could hold
@@ -26,6 +32,8 @@ def impossible(catalog: Catalog, cluster_queue: str, pod_sets: Sequence[PodSet])
             total[resource] = total.get(resource, 0) + amount * count
     for resource, amount in total.items():
         most = potential.get(resource)
+        if most is None and ignore_undeclared:
+            continue
         if most is None:
             known = ", ".join(sorted(potential)) or "nothing"
             return f"ClusterQueue {cluster_queue} has no quota for {resource}, only for {known}"

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.document import DocumentError, Fields, Flaw
 from sluice.core.model import (
-    AdmissionFairSharing,
     Assignment,
     ClusterQueue,
-    FairPreemptionStrategy,
-    FairSharing,
     PodSet,
     PodSetAssignment,
     Policy,
@@ -19,6 +16,7 @@ from sluice.core.model import (
     Workload,
 )
 from sluice.core.objects import ConfigObjects, describe, read_objects
+from sluice.core.scheduling_policy import read_admission_fair_sharing, read_fair_sharing
 from sluice.simulation.expectation import Expectation, read_expectation
 from sluice.simulation.job import Holds, Job
 from sluice.simulation.load import Load, read_load
@@ -146,38 +144,12 @@ class _ScenarioReader:
             start_ms=start_ms,
             passes=spec.integer("passes", minimum=1) if spec.has("passes") else None,
             policy=Policy(
-                fair_sharing=self._fair_sharing(),
-                admission_fair_sharing=self._admission_fair_sharing(),
+                fair_sharing=read_fair_sharing(spec),
+                admission_fair_sharing=read_admission_fair_sharing(spec),
             ),
             consumed=self._consumed(),
             jobs=self._jobs(start_ms),
         )
-
-    def _fair_sharing(self) -> FairSharing | None:
-        if not self._spec.has("fairSharing"):
-            return None
-        fields = self._spec.map("fairSharing")
-        known = {one.value: one for one in FairPreemptionStrategy}
-        names = fields.texts("preemptionStrategies")
-        for name in names:
-            if name not in known:
-                fields.wrong("preemptionStrategies", f"{name!r} is not one of {', '.join(known)}")
-        fields.close()
-        strategies = tuple(known[name] for name in names if name in known)
-        return FairSharing(strategies) if strategies else FairSharing()
-
-    def _admission_fair_sharing(self) -> AdmissionFairSharing | None:
-        if not self._spec.has("admissionFairSharing"):
-            return None
-        fields = self._spec.map("admissionFairSharing")
-        weights = fields.map("resourceWeights")
-        settings = AdmissionFairSharing(
-            half_life_ms=fields.duration("usageHalfLifeTime", required=True) or 0,
-            sampling_interval_ms=fields.duration("usageSamplingInterval", 300_000) or 300_000,
-            resource_weights={name: weights.milli(name, 1000) / 1000 for name in weights.names()},
-        )
-        fields.close()
-        return settings
 
     def _consumed(self) -> dict[str, dict[str, int]]:
         consumed = {}

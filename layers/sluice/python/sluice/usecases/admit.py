@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core.catalog import Catalog as QueueCatalog
 from sluice.core.cycle import Cycle, Gathered, Step, decide, used_after
-from sluice.core.model import ClusterQueue, StopPolicy
+from sluice.core.model import ClusterQueue, ReclaimWithinCohort, StopPolicy, WithinClusterQueue
 from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
 from sluice.errors import KeptConflicting
 from sluice.ports import (
@@ -74,7 +75,7 @@ class Admit:
             if root not in config.queues.roots():
                 return Outcome(root, ledger.version)
             gathered = self.gather(root, ledger, catalog, config, heads)
-            cycle = decide(config.queues, gathered, config.policy)
+            cycle = decide(config.queues, gathered, config.policies.of(root))
             version = self.commit(ledger, cycle, gathered.now)
             if version is None:
                 conflicts += 1
@@ -115,7 +116,7 @@ class Admit:
         records = self.workloads.get_many([i for ids in proposed for i in ids])
         waiting = [w for w in records if waits(w, now) and root_of(w.cq) == root]
         holders: Sequence[Workload] = ()
-        if waiting and any(map(may_evict, queues)):
+        if needs_holders(config.queues, queues, waiting=bool(waiting)):
             ids = [
                 i for cluster in catalog.of("Cluster") for i in self.workloads.active(cluster, root)
             ]
@@ -156,13 +157,24 @@ def waits(workload: Workload, now: int) -> bool:
     return workload.state is State.PENDING and not workload.held and workload.not_before <= now
 
 
+def needs_holders(catalog: QueueCatalog, queues: Sequence[ClusterQueue], *, waiting: bool) -> bool:
+    """Whether a pass has to know who holds the quota, and not only how much of it is held."""
+    names = {queue.name for queue in queues}
+    locals_ = [each for each in catalog.local_queues.values() if each.cluster_queue in names]
+    stops = {queue.stop_policy for queue in queues} | {each.stop_policy for each in locals_}
+    if StopPolicy.HOLD_AND_DRAIN in stops:
+        return True
+    return waiting and (
+        any(map(may_evict, queues)) or any(each.max_running is not None for each in locals_)
+    )
+
+
 def may_evict(queue: ClusterQueue) -> bool:
-    """Whether somebody may have to yield to this queue or because of it."""
+    """Whether somebody may have to yield to this queue, or counts in its caps."""
     preemption = queue.preemption
     return (
-        preemption.within_cluster_queue != "Never"
-        or preemption.reclaim_within_cohort != "Never"
-        or queue.stop_policy is StopPolicy.HOLD_AND_DRAIN
+        preemption.within_cluster_queue is not WithinClusterQueue.NEVER
+        or preemption.reclaim_within_cohort is not ReclaimWithinCohort.NEVER
         or queue.max_running is not None
         or queue.max_running_per_user is not None
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.document import Flaw
 from sluice.core.objects import KUEUE_KINDS, read_objects
+from sluice.core.scheduling_policy import KIND as POLICY
 from sluice.core.workload import pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
@@ -122,8 +123,8 @@ class Apply:
         )
 
     def _kick(self, after: CatalogSnapshot, put: Iterable[Key], roots: Iterable[str]) -> None:
-        """More quota, or another cluster, may let waiting workloads run."""
-        if any(kind == "Cluster" for kind, _ in put):
+        """More quota, another cluster, or another order may let waiting workloads run."""
+        if any(kind in {"Cluster", POLICY} for kind, _ in put):
             roots = configured(after).queues.roots()
         self.kicks.kick(roots)
 
@@ -166,7 +167,13 @@ def _keyed(documents: Sequence[Any]) -> dict[Key, Document]:
             errors.append({"field": place, "message": "must be an object"})
             continue
         key = key_of(document)
-        if key[0] not in KINDS:
+        if key[0] == "Configuration":
+            message = (
+                "the configuration of Kueue's controller cannot be applied; write its fairSharing, "
+                f"admissionFairSharing and resources.quotaCheckStrategy into a {POLICY}"
+            )
+            errors.append({"field": f"{place}: kind", "message": message})
+        elif key[0] not in KINDS:
             known = ", ".join(KINDS)
             errors.append({"field": f"{place}: kind", "message": f"{key[0]!r}; known: {known}"})
         elif not key[1].rpartition("/")[2]:
@@ -227,11 +234,12 @@ def _repointed(label: str, before: Document | None, document: Document) -> Itera
 
 def _new_problems(snapshot: CatalogSnapshot, after: CatalogSnapshot) -> list[dict[str, str]]:
     """What is wrong afterwards and was not before; old problems must not block other changes."""
-    old = set(configured(snapshot).queues.problems)
+    old, new = configured(snapshot), configured(after)
+    known = {*old.queues.problems, *old.problems}
     problems = [
         {"field": f"{p.kind} {p.name} {p.field}", "message": p.message}
-        for p in configured(after).queues.problems
-        if p not in old
+        for p in (*new.queues.problems, *new.problems)
+        if p not in known
     ]
     tenants = after.of("Tenant")
     if tenants and not any(doc["spec"].get("admin") is True for doc in tenants.values()):

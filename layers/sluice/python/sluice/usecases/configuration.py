@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sluice.core.catalog import Catalog
-from sluice.core.model import Policy
+from sluice.core import scheduling_policy
+from sluice.core.catalog import Catalog, Problem
 from sluice.core.objects import parse_objects
+from sluice.core.scheduling_policy import Policies
 from sluice.ports import CatalogSnapshot
 
 QUEUEING_KINDS = (
@@ -22,8 +23,11 @@ QUEUEING_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Configured:
+    """`problems` are those of the policies; the queues' own stand in their catalog."""
+
     queues: Catalog
-    policy: Policy
+    policies: Policies
+    problems: tuple[Problem, ...] = ()
 
 
 def configured(snapshot: CatalogSnapshot) -> Configured:
@@ -66,4 +70,12 @@ def _parsed(keyed: _Keyed) -> Configured:
         local_queues=objects.local_queues,
         priority_classes=objects.priority_classes,
     )
-    return Configured(queues, Policy())
+    found = [
+        scheduling_policy.parse(document)
+        for document in keyed.snapshot.of(scheduling_policy.KIND).values()
+    ]
+    return Configured(
+        queues,
+        scheduling_policy.policies(found),
+        tuple(scheduling_policy.problems(found, queues)),
+    )

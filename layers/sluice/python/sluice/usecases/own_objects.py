@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core import tenants
+from sluice.core import scheduling_policy, tenants
 from sluice.core.document import DocumentError, Fields, Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 API_VERSION = "sluice.dev/v1"
-OWN_KINDS = ("Cluster", "Tenant")
+OWN_KINDS = ("Cluster", "Tenant", scheduling_policy.KIND)
 
 
 def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
-    """Every mistake in a Cluster or Tenant document; `label` names it in messages."""
+    """Every mistake in a document of one of these kinds; `label` names it in messages."""
     flaws: list[Flaw] = []
+    if document["kind"] == scheduling_policy.KIND:
+        scheduling_policy.read(Fields(document, label, flaws))
+        return flaws
     if document.get("apiVersion") != API_VERSION:
         flaws.append(Flaw(label, "apiVersion", f"must be {API_VERSION}"))
     if document["kind"] == "Tenant":

@@ -262,7 +262,7 @@ class Query:
             return
         ledger = self.ledgers.read(root)
         gathered = self.admit.gather(root, ledger, snapshot, config)
-        scheduler = schedule(config.queues, gathered, ledger.usage, config.policy)
+        scheduler = schedule(config.queues, gathered, ledger.usage, config.policies.of(root))
         scheduler.run_pass(gathered.now)
         for workload_id in scheduler.waiting_ids():
             yield scheduler.why(workload_id)

@@ -163,7 +163,8 @@ def event_source(body: str) -> str:
 
 def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Document | None]:
     """The record in its ClusterQueue, or what of queue, priority class or size does not exist."""
-    queues = configured(snapshot).queues
+    config = configured(snapshot)
+    queues = config.queues
     local = queues.local_queues.get(found.queue)
     if local is None or local.cluster_queue not in queues.cluster_queues:
         namespace = found.queue.partition("/")[0]
@@ -185,7 +186,9 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         PodSet(s["name"], s["count"], dict(s["requests"]), s.get("min_count"))
         for s in found.pod_sets
     )
-    if problem := impossible(queues, local.cluster_queue, pod_sets):
+    root = queues.root_of(local.cluster_queue)
+    ignores = config.policies.of(root).ignore_undeclared
+    if problem := impossible(queues, local.cluster_queue, pod_sets, ignore_undeclared=ignores):
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
         ), None
@@ -194,7 +197,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
     return replace(
         workload,
         cq=local.cluster_queue,
-        root=queues.root_of(local.cluster_queue),
+        root=root,
         priority=priority.value if priority else 0,
         priority_class=priority.name if priority else "",
         pod_sets=pod_sets,

@@ -1,0 +1,171 @@
+"""The scheduling policy in force: `admit` shares, yields and waits as the applied objects say."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from typing import Any
+
+from sluice.core.workload import (
+    Intent,
+    IntentKind,
+    State,
+    Workload,
+    gone,
+    reclaim,
+)
+from sluice.ports import CatalogEdit
+
+from tests.unit.usecases.plane import Plane, a_workload
+from tests.unit.usecases.world import ROOT, queue
+
+RECLAIM = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
+
+
+def policy(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "SchedulingPolicy",
+        "metadata": {"name": "default"},
+        "spec": spec,
+    }
+
+
+def local_queue(name: str, cq: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"clusterQueue": cq, **spec},
+    }
+
+
+def a_plane(*queues: dict[str, Any], **spec: Any) -> Plane:
+    """These queues, each with a LocalQueue of its own name, under a policy."""
+    plane = Plane()
+    names = [q["metadata"]["name"] for q in queues]
+    edit(plane, queue("a", 0), *queues, *(local_queue(name, name) for name in names))
+    edit(plane, policy(**spec))
+    return plane
+
+
+def edit(plane: Plane, *documents: dict[str, Any]) -> None:
+    put = []
+    for document in documents:
+        kind, name = document["kind"], document["metadata"]["name"]
+        put.append((kind, f"team/{name}" if kind == "LocalQueue" else name, document))
+    version = plane.catalog.snapshot().version
+    assert plane.catalog.edit(CatalogEdit(version, tuple(put), roots=(ROOT,)))
+
+
+def backlog(plane: Plane, cq: str, count: int, **fields: Any) -> None:
+    """So many workloads of one core wait in a queue."""
+    for _ in range(count):
+        plane.clock.pass_ms(1)
+        name = f"{cq}{len(plane.workloads.rows):03d}"
+        fields.setdefault("queue", f"team/{cq}")
+        plane.put(a_workload(name, cq=cq, created_at=plane.clock.now(), **fields))
+
+
+def holders(plane: Plane, cq: str) -> list[Workload]:
+    return [w for w in plane.workloads.rows.values() if w.reservation and w.reservation.cq == cq]
+
+
+def held(plane: Plane, *queues: str) -> tuple[int, ...]:
+    return tuple(len(holders(plane, cq)) for cq in queues)
+
+
+def refusal(plane: Plane, workload: str) -> list[Any]:
+    """Code, message and position of the newest pass."""
+    packed = plane.ledgers.newest_pass(ROOT)["refusals"]
+    found: list[Any] = json.loads(zlib.decompress(packed))[workload]
+    return found
+
+
+def stop_yielding(plane: Plane, most: int = 1000) -> int:
+    """The pods of those who yield are proven gone; how many there were."""
+    leaving = [w for w in plane.workloads.rows.values() if w.state is State.RECLAIMING]
+    changes = [gone(w) for w in leaving[:most] if not w.gone]
+    assert all(plane.workloads.apply(changes))
+    return len(changes)
+
+
+def pool(*weights: tuple[str, str], size: int = 8) -> list[dict[str, Any]]:
+    """Queues without quota of their own that borrow all from one that nobody uses."""
+    weighted = [
+        queue(name, 0, fairSharing={"weight": weight}, preemption=RECLAIM)
+        for name, weight in weights
+    ]
+    return [*weighted, queue("pool", size)]
+
+
+def test_shares_of_a_pool_follow_the_weights() -> None:
+    plane = a_plane(*pool(("x", "3"), ("y", "1")), fairSharing={})
+    backlog(plane, "y", 20)
+    backlog(plane, "x", 20)
+
+    plane.admit()(ROOT)
+
+    assert held(plane, "x", "y") == (6, 2)
+
+
+def test_without_a_policy_queues_take_turns_whatever_their_weights() -> None:
+    plane = a_plane(*pool(("x", "3"), ("y", "1")))
+    backlog(plane, "y", 20)
+    backlog(plane, "x", 20)
+
+    plane.admit()(ROOT)
+
+    assert held(plane, "x", "y") == (4, 4)
+
+
+def test_a_latecomer_gets_its_weighted_share_by_preemption_and_then_there_is_peace() -> None:
+    plane = a_plane(*pool(("x", "3"), ("y", "1")), fairSharing={})
+    backlog(plane, "y", 20)
+    plane.admit()(ROOT)
+    assert held(plane, "x", "y") == (0, 8)
+
+    backlog(plane, "x", 20)
+    preempted = 0
+    for _ in range(20):
+        plane.clock.pass_ms(1000)
+        preempted += plane.admit()(ROOT).preempted
+        stop_yielding(plane, most=1)  # they take their time
+    assert held(plane, "x", "y") == (6, 2)
+    assert preempted == 6
+
+    # Jobs come and go; the shares stay, and nobody is evicted any more.
+    for turn in range(20):
+        cq = "xy"[turn % 2]
+        plane.workloads.write(replace(holders(plane, cq)[0], state=State.FINISHED))
+        plane.clock.pass_ms(1000)
+        assert plane.admit()(ROOT).preempted == 0
+        assert held(plane, "x", "y") == (6, 2)
+
+
+def test_a_drained_queue_is_emptied_even_if_nobody_waits() -> None:
+    plane = a_plane(queue("x", 2))
+    backlog(plane, "x", 2)
+    plane.admit()(ROOT)
+
+    edit(plane, local_queue("x", "x", stopPolicy="HoldAndDrain"))
+    outcome = plane.admit()(ROOT)
+
+    assert outcome.preempted == 2
+    assert {w.state for w in holders(plane, "x")} == {State.RECLAIMING}
+
+
+def test_quota_that_moves_with_a_migration_is_not_taken_for_quota_that_comes_back() -> None:
+    plane = a_plane(queue("x", 1, preemption=RECLAIM))
+    backlog(plane, "x", 1)
+    plane.admit()(ROOT)
+    (mover,) = holders(plane, "x")
+    moving = Intent(IntentKind.MIGRATE, "RECOVERY:WaitingForReplacement")
+    assert plane.workloads.apply([reclaim(mover, moving)]) == [True]
+    backlog(plane, "x", 1, priority=5)
+
+    outcome = plane.admit()(ROOT)
+
+    assert (outcome.admitted, outcome.preempted) == (0, 0)
+    assert refusal(plane, "x001")[0] == "QUOTA:CohortExhausted"
