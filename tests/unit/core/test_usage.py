@@ -21,7 +21,7 @@ def ledger(**weights: int) -> LocalQueueUsage:
 
 def test_constant_use_is_half_remembered_after_one_half_life() -> None:
     usage = ledger()
-    usage.start("q", "w", {"cpu": 8000}, 0, penalty=False)
+    usage.start("q", {"cpu": 8000}, 0, penalty=False)
 
     assert usage.consumed("q", 10_000)["cpu"] == pytest.approx(4000)
     assert usage.weighted("q", 10_000) == pytest.approx(4.0)
@@ -32,7 +32,7 @@ def test_many_steps_equal_one(steps: list[int], used: int) -> None:
     often, once = ledger(), ledger()
     for each in (often, once):
         each.set_consumed("q", {"cpu": 5000.0}, 0)
-        each.start("q", "w", {"cpu": used}, 0, penalty=False)
+        each.start("q", {"cpu": used}, 0, penalty=False)
     now = 0
     for step in steps:
         now += step
@@ -50,7 +50,7 @@ def test_fading_in_two_steps_is_fading_in_one(first: int, second: int, half_life
 
 def test_an_admission_counts_at_once_by_its_penalty_and_only_for_one_interval() -> None:
     usage = ledger()
-    usage.start("q", "w", {"cpu": 8000}, 0, penalty=True)
+    usage.start("q", {"cpu": 8000}, 0, penalty=True)
     penalty = 8 * (1 - remaining(1_000, 10_000))
 
     assert usage.weighted("q", 0) == pytest.approx(penalty)
@@ -60,8 +60,8 @@ def test_an_admission_counts_at_once_by_its_penalty_and_only_for_one_interval() 
 
 def test_a_penalty_is_dropped_with_its_workload() -> None:
     usage = ledger()
-    usage.start("q", "w", {"cpu": 8000}, 0, penalty=True)
-    usage.stop("q", "w", {"cpu": 8000}, 0)
+    usage.start("q", {"cpu": 8000}, 0, penalty=True)
+    usage.stop("q", {"cpu": 8000}, 0, 0)
 
     assert usage.weighted("q", 0) == 0
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sluice.core.model import Holding, Policy, Workload
     from sluice.core.preemption import Target
     from sluice.core.quota import Cells, QuotaTree
+    from sluice.core.usage import PastUse
     from sluice.core.waiting import WaitingQueue
 
 __all__ = ["Admission", "Plan", "PreemptionStep", "Refusal", "Scheduler"]
@@ -207,6 +208,11 @@ class Scheduler:
         """Sets past usage per resource; without admission fair sharing it counts for nothing."""
         if self._books.past is not None:
             self._books.past.set_consumed(local_queue, consumed, at_ms)
+
+    def set_account(self, local_queue: str, account: PastUse) -> None:
+        """Replaces all that is known of a LocalQueue's past usage, present use included."""
+        if self._books.past is not None:
+            self._books.past.set_account(local_queue, account)
 
     def set_spent(self, budget: str, microusd: int, now_ms: int) -> None:
         """Sets what the present window of a budget has cost; raises KeyError if there is none."""

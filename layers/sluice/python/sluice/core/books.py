@@ -97,7 +97,7 @@ class Books:
             self.running_of_local_queue[local] = self.running_of_local_queue.get(local, 0) + 1
             if self.past is not None:
                 used = self._per_resource(cells)
-                self.past.start(local, workload.id, used, since_ms, penalty=new_in_pass > 0)
+                self.past.start(local, used, since_ms, penalty=new_in_pass > 0)
         if self.spending.budgets:
             self.spending.charge(workload, assignment, since_ms)
         return held
@@ -122,7 +122,7 @@ class Books:
         if local is not None:
             self.running_of_local_queue[local] -= 1
             if self.past is not None:
-                self.past.stop(local, workload_id, self._per_resource(held.cells), now_ms)
+                self.past.stop(local, self._per_resource(held.cells), held.since_ms, now_ms)
         if self.spending.budgets:
             self.spending.settle(workload_id, now_ms)
         return True
