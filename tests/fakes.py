@@ -16,7 +16,16 @@ from sluice.core.happenings import Happening, rank
 from sluice.core.interruption import Notice
 from sluice.core.migration import Advance, Migration
 from sluice.core.replacement import Ban
-from sluice.core.workload import Change, State, Workload, after, index_keys
+from sluice.core.workload import (
+    Change,
+    Place,
+    State,
+    Workload,
+    after,
+    index_keys,
+    pending_key,
+    place_of,
+)
 from sluice.errors import ManifestUnavailable
 from sluice.ports import (
     AlreadyExists,
@@ -83,6 +92,10 @@ class MemoryWorkloads:
         ]
         return [workload_id for _, workload_id in sorted(found)][:limit]
 
+    def places(self, cq: str, *, limit: int) -> list[Place]:
+        names = self.inbox(pending_key(cq), limit=limit)
+        return [place_of(index_keys(self.rows[name])["inbox_order"]) for name in names]
+
     def active(self, cluster: str, root: str | None = None) -> list[str]:
         found = [
             (keys["active_order"], w.id)
@@ -106,7 +119,8 @@ class MemoryLedgers:
 
     def read(self, root: str) -> LedgerState:
         kept = self.ledgers.get(root, LedgerState(root, 0, 0, {}))
-        return LedgerState(root, kept.version, self.catalog.limits(root), kept.usage)
+        limits = self.catalog.limits(root)
+        return LedgerState(root, kept.version, limits, kept.usage, kept.past)
 
     def commit(self, commit: Commit) -> Committed:
         root = commit.based_on.root
@@ -120,7 +134,7 @@ class MemoryLedgers:
         if moved or lost:
             return Committed(done=False, moved=moved, lost=lost)
         version = now.version + 1
-        self.ledgers[root] = LedgerState(root, version, now.limits, commit.usage)
+        self.ledgers[root] = LedgerState(root, version, now.limits, commit.usage, commit.past)
         entry = {"version": version, "at": commit.now, **commit.audit}
         self.audits.setdefault(root, []).append(entry)
         self.workloads.apply(commit.changes)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sluice.core import workload as lifecycle
+from sluice.core.usage import PastUse, Start
 from sluice.core.workload import State
 from sluice.ports import MAX_CHANGES, CatalogEdit, Commit, Committed, LedgerState
 
@@ -166,3 +167,16 @@ def test_a_release_and_an_admission_share_one_transaction(ports: Ports) -> None:
     a, b = ports.workloads.get_many(["a", "b"])
     assert (a.state, a.reservation) == (State.FINISHED, None)
     assert (b.state, b.reservation) == (State.ADMITTED, a_reservation())
+
+
+def test_past_use_is_kept_until_a_commit_ends_it(ports: Ports) -> None:
+    start = Start(NOW - 10, NOW, {"cpu": 2000})
+    use = PastUse(NOW, {"cpu": 0.12345678901234567, "memory": 2.0**34}, {"cpu": 2000}, (start,))
+    ledger = ports.ledgers.read(ROOT)
+    assert ports.ledgers.commit(Commit(ledger, USAGE, (), {}, NOW, {"team/x": use})).done
+
+    kept = ports.ledgers.read(ROOT)
+    assert kept.past == {"team/x": use}
+
+    assert ports.ledgers.commit(Commit(kept, USAGE, (), {}, NOW)).done
+    assert ports.ledgers.read(ROOT).past is None

@@ -11,6 +11,7 @@ from sluice.core.workload import (
     Guard,
     Intent,
     IntentKind,
+    Place,
     PodSet,
     State,
     pending_key,
@@ -228,6 +229,19 @@ def test_the_inbox_orders_by_priority_then_age_then_id(ports: Ports) -> None:
     assert ports.workloads.inbox(pending_key(CQ), limit=100) == order
     assert ports.workloads.inbox(pending_key(CQ), limit=2) == order[:2]
     assert ports.workloads.inbox(pending_key("nobody"), limit=2) == []
+
+
+def test_places_tell_priority_and_queue_in_the_order_of_the_inbox(ports: Ports) -> None:
+    for workload in (
+        a_workload("low", priority=-7, queue="team/x"),
+        a_workload("urgent", priority=2**31 - 1, queue="team/y"),
+        a_workload("elsewhere", cq="other"),
+    ):
+        ports.workloads.create(workload)
+
+    urgent, low = Place("urgent", 2**31 - 1, "team/y"), Place("low", -7, "team/x")
+    assert ports.workloads.places(CQ, limit=9) == [urgent, low]
+    assert ports.workloads.places(CQ, limit=1) == [urgent]
 
 
 def test_a_new_priority_moves_a_workload_in_the_inbox(ports: Ports) -> None:

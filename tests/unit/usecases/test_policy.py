@@ -7,6 +7,7 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from sluice.core.workload import (
     Intent,
     IntentKind,
@@ -169,3 +170,133 @@ def test_quota_that_moves_with_a_migration_is_not_taken_for_quota_that_comes_bac
 
     assert (outcome.admitted, outcome.preempted) == (0, 0)
     assert refusal(plane, "x001")[0] == "QUOTA:CohortExhausted"
+
+
+BY_USAGE = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
+PAST: dict[str, Any] = {
+    "admissionFairSharing": {"usageHalfLifeTime": "1h", "usageSamplingInterval": "5m"}
+}
+HOUR = 3_600_000
+
+
+def two_teams(**spec: Any) -> Plane:
+    """ClusterQueue x with two cores, and LocalQueues u and v that lead there."""
+    plane = a_plane(queue("x", 2, **BY_USAGE), **spec)
+    edit(plane, local_queue("u", "x"), local_queue("v", "x"))
+    return plane
+
+
+def finish(plane: Plane, *names: str) -> None:
+    for name in names:
+        plane.workloads.write(replace(plane.record(name), state=State.FINISHED))
+
+
+def running(plane: Plane) -> list[str]:
+    return [w.queue for w in holders(plane, "x")]
+
+
+def test_who_used_less_goes_first_from_one_pass_to_the_next() -> None:
+    plane = two_teams(**PAST)
+    backlog(plane, "x", 2, queue="team/u")
+    plane.admit()(ROOT)
+    plane.clock.pass_ms(HOUR)
+    backlog(plane, "x", 4, queue="team/u")
+    backlog(plane, "x", 4, queue="team/v")
+
+    finish(plane, *(w.id for w in holders(plane, "x")))
+    plane.admit()(ROOT)
+
+    # One half-life at two cores is an average of one core for u.
+    assert running(plane) == ["team/v", "team/v"]
+    past = plane.ledgers.read(ROOT).past
+    assert past is not None
+    assert past["team/u"].consumed["cpu"] == pytest.approx(1000, rel=1e-4)
+    assert past["team/u"].in_use == {}
+    assert past["team/v"].in_use == {"cpu": 2000}
+
+
+def test_long_ago_counts_less_and_less_until_it_is_forgotten() -> None:
+    plane = two_teams(**PAST)
+    backlog(plane, "x", 1, queue="team/u")
+    plane.admit()(ROOT)
+    plane.clock.pass_ms(HOUR)
+    finish(plane, "x000")
+    plane.admit()(ROOT)
+    first = plane.ledgers.read(ROOT).past
+
+    plane.clock.pass_ms(100 * HOUR)
+    backlog(plane, "x", 1, queue="team/v")
+    plane.admit()(ROOT)
+
+    assert first is not None
+    assert set(first) == {"team/u"}
+    assert set(plane.ledgers.read(ROOT).past or ()) == {"team/v"}
+
+
+def test_admissions_of_the_pass_before_count_by_their_penalty_at_once() -> None:
+    plane = two_teams(**PAST)
+    backlog(plane, "x", 2, queue="team/u")
+    backlog(plane, "x", 1, queue="team/v")
+    edit(plane, queue("x", 1, **BY_USAGE))
+    plane.admit()(ROOT)
+    assert running(plane) == ["team/u"]
+
+    edit(plane, queue("x", 2, **BY_USAGE))
+    plane.admit()(ROOT)
+
+    assert running(plane) == ["team/u", "team/v"]
+
+
+def test_counting_begins_with_those_who_run_when_the_policy_is_applied() -> None:
+    plane = two_teams()
+    backlog(plane, "x", 1, queue="team/u")
+    plane.admit()(ROOT)
+    assert plane.ledgers.read(ROOT).past is None
+
+    edit(plane, policy(**PAST))
+    backlog(plane, "x", 1, queue="team/v")
+    plane.admit()(ROOT)
+    past = plane.ledgers.read(ROOT).past
+    assert past is not None
+    assert past["team/u"].in_use == {"cpu": 1000}
+
+    edit(plane, policy())
+    finish(plane, "x000")
+    plane.admit()(ROOT)
+    assert plane.ledgers.read(ROOT).past is None
+
+
+def test_a_team_behind_a_deep_backlog_of_another_is_seen() -> None:
+    plane = two_teams(**PAST)
+    backlog(plane, "x", 2, queue="team/u")
+    plane.admit()(ROOT)
+    plane.clock.pass_ms(HOUR)
+    backlog(plane, "x", 30, queue="team/u")
+    backlog(plane, "x", 1, queue="team/v")
+
+    finish(plane, "x000", "x001")
+    replace(plane.admit(), heads=10)(ROOT)
+
+    assert sorted(running(plane)) == ["team/u", "team/v"]
+
+
+def test_waiting_long_enough_overtakes_priority_even_from_behind_a_deep_backlog() -> None:
+    plane = a_plane(queue("x", 1), aging={"interval": "10m"})
+    backlog(plane, "x", 1, priority=0)
+    plane.clock.pass_ms(101 * 600_000)
+    backlog(plane, "x", 30, priority=100)
+
+    replace(plane.admit(), heads=10)(ROOT)
+
+    assert [w.id for w in holders(plane, "x")] == ["x000"]
+
+
+def test_without_aging_priority_always_goes_first() -> None:
+    plane = a_plane(queue("x", 1))
+    backlog(plane, "x", 1, priority=0)
+    plane.clock.pass_ms(101 * 600_000)
+    backlog(plane, "x", 1, priority=100)
+
+    plane.admit()(ROOT)
+
+    assert [w.id for w in holders(plane, "x")] == ["x001"]

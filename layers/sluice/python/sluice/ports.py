@@ -15,7 +15,8 @@ from sluice.core.happenings import Happening
 from sluice.core.interruption import Notice
 from sluice.core.migration import Advance, Migration
 from sluice.core.replacement import Ban
-from sluice.core.workload import Change, Workload
+from sluice.core.usage import PastUse
+from sluice.core.workload import Change, Place, Workload
 
 Document = dict[str, Any]
 Usage = dict[str, dict[str, int]]
@@ -53,6 +54,10 @@ class Workloads(Protocol):
         """Ids below an `inbox` key (core.workload: pending_key, release_key), in order; may lag."""
         ...
 
+    def places(self, cq: str, *, limit: int) -> list[Place]:
+        """Who waits in a ClusterQueue, in the order of `inbox`, without their records; may lag."""
+        ...
+
     def active(self, cluster: str, root: str | None = None) -> list[str]:
         """Ids of workloads on a cluster, of one root cohort or all; may be stale."""
         ...
@@ -64,19 +69,24 @@ class Workloads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """One root cohort's ledger as read; `limits`: the catalog version that a commit must match."""
+    """One root cohort's ledger as read; `limits`: the catalog version that a commit must match.
+
+    `past`: the account of each LocalQueue while past usage counts; None: nobody keeps any.
+    """
 
     root: str
     version: int
     limits: int
     usage: Usage
+    past: Mapping[str, PastUse] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One admission transaction: all of it happens, or none.
 
-    `changes`: at most 97. `audit` is stored as the batch record of version + 1.
+    `changes`: at most 97. `audit` is stored as the batch record of version + 1. `past` replaces
+    the ledger's accounts; None ends them.
     """
 
     based_on: LedgerState
@@ -84,6 +94,7 @@ class Commit:
     changes: tuple[Change, ...]
     audit: Mapping[str, Any]
     now: int
+    past: Mapping[str, PastUse] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.workload_items import update_of
+from sluice.core.plain import from_plain, to_plain
+from sluice.core.usage import PastUse
 from sluice.ports import Commit, Committed, LedgerState
 
 if TYPE_CHECKING:
@@ -35,7 +37,11 @@ class DynamoDBLedgers:
         )
         ledger = from_item(answer.get("Item", {}))
         return LedgerState(
-            root, ledger.get("version", 0), self._limits(root), ledger.get("usage", {})
+            root,
+            ledger.get("version", 0),
+            self._limits(root),
+            ledger.get("usage", {}),
+            _accounts(ledger.get("past")),
         )
 
     def commit(self, commit: Commit) -> Committed:
@@ -91,16 +97,25 @@ class DynamoDBLedgers:
     def _items(self, commit: Commit) -> Any:
         based_on, root = commit.based_on, commit.based_on.root
         version = based_on.version + 1
+        past, values = "REMOVE #past", dict[str, Any]()
+        if commit.past is not None:
+            past, values = ", #past = :past", {":past": to_plain(commit.past)}
         ledger = {
             "TableName": self.table,
             "Key": _key(root, LEDGER),
-            "UpdateExpression": "SET #version = :new, #usage = :usage, #at = :at",
+            "UpdateExpression": f"SET #version = :new, #usage = :usage, #at = :at {past}",
             "ConditionExpression": "#version = :old"
             if based_on.version
             else "attribute_not_exists(#version)",
-            "ExpressionAttributeNames": {"#version": "version", "#usage": "usage", "#at": "at"},
+            "ExpressionAttributeNames": {
+                "#version": "version",
+                "#usage": "usage",
+                "#at": "at",
+                "#past": "past",
+            },
             "ExpressionAttributeValues": to_item(
                 {":new": version, ":usage": commit.usage, ":at": commit.now}
+                | values
                 | ({":old": based_on.version} if based_on.version else {})
             ),
         }
@@ -126,6 +141,12 @@ class DynamoDBLedgers:
             for change in commit.changes
         ]
         return [{"Update": ledger}, {"ConditionCheck": limits}, {"Put": audit}, *updates]
+
+
+def _accounts(past: Mapping[str, Any] | None) -> dict[str, PastUse] | None:
+    if past is None:
+        return None
+    return {queue: from_plain(PastUse, account, queue) for queue, account in past.items()}
 
 
 def _refused(commit: Commit, reasons: list[str]) -> Committed:

@@ -12,13 +12,13 @@ from botocore.exceptions import ClientError
 
 from sluice.adapters.attribute_values import to_item
 from sluice.adapters.workload_items import item_of, update_of, workload_of
-from sluice.core.workload import State
+from sluice.core.workload import State, pending_key, place_of
 from sluice.ports import Created
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from sluice.core.workload import Change, Workload
+    from sluice.core.workload import Change, Place, Workload
 
 BATCH_GET = 100
 PARALLEL = 8
@@ -87,6 +87,10 @@ class DynamoDBWorkloads:
     def inbox(self, key: str, *, limit: int) -> list[str]:
         return self._query("inbox", "inbox", key, limit=limit)
 
+    def places(self, cq: str, *, limit: int) -> list[Place]:
+        items = self._items("inbox", "inbox", pending_key(cq), limit=limit)
+        return [place_of(item["inbox_order"]["S"]) for item in items]
+
     def active(self, cluster: str, root: str | None = None) -> list[str]:
         prefix = "" if root is None else f"{root}#"
         return self._query("active", "active", cluster, order="active_order", prefix=prefix)
@@ -103,7 +107,10 @@ class DynamoDBWorkloads:
         )
         return self.get_many(ids)
 
-    def _query(
+    def _query(self, index: str, attribute: str, value: str, **narrowed: Any) -> list[str]:
+        return [item["id"]["S"] for item in self._items(index, attribute, value, **narrowed)]
+
+    def _items(
         self,
         index: str,
         attribute: str,
@@ -114,7 +121,7 @@ class DynamoDBWorkloads:
         after: str = "",
         limit: int = 0,
         newest: bool = False,
-    ) -> list[str]:
+    ) -> list[dict[str, Any]]:
         names, values, condition = {"#k": attribute}, {":k": value}, "#k = :k"
         if prefix:
             names["#o"], values[":o"] = order, prefix
@@ -130,12 +137,12 @@ class DynamoDBWorkloads:
             "ExpressionAttributeValues": to_item(values),
             "ScanIndexForward": not newest,
         }
-        ids: list[str] = []
+        items: list[dict[str, Any]] = []
         while True:
             if limit:
-                arguments["Limit"] = limit - len(ids)
+                arguments["Limit"] = limit - len(items)
             page = self.client.query(**arguments)
-            ids += [item["id"]["S"] for item in page["Items"]]
-            if "LastEvaluatedKey" not in page or (limit and len(ids) >= limit):
-                return ids
+            items += page["Items"]
+            if "LastEvaluatedKey" not in page or (limit and len(items) >= limit):
+                return items
             arguments["ExclusiveStartKey"] = page["LastEvaluatedKey"]

@@ -6,14 +6,15 @@ Between the records of the protocol (core.workload) and the scheduler (core.admi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sluice.core import model
 from sluice.core import workload as lifecycle
 from sluice.core.admission import Plan, Refusal, Scheduler
 from sluice.core.catalog import Catalog
 from sluice.core.reasons import Reason
-from sluice.core.reservations import Cells, added, cells, held_by, negative
+from sluice.core.reservations import Cells, added, cells, held_by, negative, per_resource
+from sluice.core.usage import PastUse
 from sluice.core.workload import (
     Change,
     Intent,
@@ -36,6 +37,7 @@ class Gathered:
     `holders` are the workloads that hold quota, where somebody may have to yield; quota of holders
     that are not listed counts all the same. `clusters` maps a cluster to the flavors it offers
     (empty: all). `parked` were refused by the last cycle, and nothing has changed for them since.
+    `past` is the ledger's account of each LocalQueue; None where nobody has kept any yet.
     """
 
     root: str
@@ -46,6 +48,7 @@ class Gathered:
     clusters: Mapping[str, Sequence[str]]
     now: int
     parked: frozenset[str] = frozenset()
+    past: Mapping[str, PastUse] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,9 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         if awaits_release(w) and w.reservation is not None
     )
     usage = used_after(gathered.usage, released)
+    if (settings := policy.admission_fair_sharing) is not None:
+        past = past_after(accounts(gathered, settings), released, settings, now)
+        gathered = replace(gathered, past=past)
     scheduler = schedule(catalog, gathered, usage, policy)
     plan = run(scheduler, now)
     waiting = {w.id: w for w in gathered.waiting}
@@ -162,6 +168,9 @@ def schedule(
     for cq, amounts in sorted(rest.items()):
         if left := {key: amount for key, amount in amounts.items() if amount > 0}:
             scheduler.hold(unlisted(cq, left))
+    if policy.admission_fair_sharing is not None:
+        for local_queue, account in accounts(gathered, policy.admission_fair_sharing).items():
+            scheduler.set_account(local_queue, account)
     for position, workload in enumerate(gathered.waiting):
         scheduler.enqueue(entry(workload, position), parked=workload.id in gathered.parked)
     return scheduler
@@ -174,6 +183,42 @@ def used_after(usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]) ->
         if step.weight:
             total = added(total, step.cq, step.weight)
     return total
+
+
+def accounts(gathered: Gathered, settings: model.AdmissionFairSharing) -> Mapping[str, PastUse]:
+    """Past usage as the ledger has it; where it has none, counting begins with the holders."""
+    if gathered.past is not None:
+        return gathered.past
+    opened: dict[str, PastUse] = {}
+    for holder in gathered.holders:
+        account = opened.get(holder.queue, PastUse(gathered.now))
+        used = per_resource(held_by(holder))
+        opened[holder.queue] = account.started(used, gathered.now, settings, penalty=False)
+    return opened
+
+
+def past_after(
+    past: Mapping[str, PastUse],
+    steps: Iterable[Step],
+    settings: model.AdmissionFairSharing,
+    now: int,
+) -> dict[str, PastUse]:
+    """The accounts once these steps are done; one that is as good as none vanishes."""
+    total = dict(past)
+    for step in steps:
+        if not step.weight:
+            continue
+        before = step.change.before
+        account = total.get(before.queue, PastUse(now))
+        if before.reservation is None:
+            used = per_resource(step.weight)
+            account = account.started(used, now, settings, penalty=True)
+        else:
+            used = per_resource(negative(step.weight))
+            account = account.stopped(used, before.reservation.at, now, settings)
+        total[before.queue] = account
+    faded = {queue: account.advanced(now, settings) for queue, account in total.items()}
+    return {queue: account for queue, account in faded.items() if not account.forgotten}
 
 
 def entry(workload: Workload, sequence: int = 0) -> model.Workload:

@@ -46,5 +46,14 @@ def added(usage: Mapping[str, Mapping[str, int]], cq: str, weight: Cells) -> dic
     return rest | {cq: of_queue} if of_queue else rest
 
 
+def per_resource(weight: Cells) -> dict[str, int]:
+    """The sum over flavors."""
+    total: dict[str, int] = {}
+    for key, amount in weight.items():
+        resource = key.partition("|")[2]
+        total[resource] = total.get(resource, 0) + amount
+    return total
+
+
 def negative(weight: Cells) -> Cells:
     return {key: -amount for key, amount in weight.items()}

@@ -172,6 +172,7 @@ class LocalQueueUsage:
         account = self._accounts.get(local_queue)
         if account is None or self._settings.half_life_ms <= 0:
             return 0.0
+        account = self._accounts[local_queue] = account.advanced(now_ms, self._settings)
         return account.weighted(now_ms, self._settings) / weight
 
     def _account(self, local_queue: str, now_ms: int) -> PastUse:

@@ -170,6 +170,15 @@ class Change:
     append: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a workload waits, as the `inbox` index tells it without a look at the record."""
+
+    id: str
+    priority: int
+    queue: str
+
+
 INDEXES = ("inbox", "inbox_order", "active", "active_order", "listed")
 _PRIORITY_BIAS = 2**31
 
@@ -198,13 +207,21 @@ def index_keys(workload: Workload) -> dict[str, str]:
     order = f"{_PRIORITY_BIAS - workload.priority:010d}#{workload.created_at:013d}#{workload.id}"
     keys = {"listed": f"{workload.created_at:013d}#{workload.id}"} if workload.queue else {}
     if workload.state is State.PENDING and not workload.held:
-        keys |= {"inbox": pending_key(workload.cq), "inbox_order": order}
+        place = f"{order}#{workload.queue}"
+        keys |= {"inbox": pending_key(workload.cq), "inbox_order": place}
     elif awaits_release(workload):
         keys |= {"inbox": release_key(workload.root), "inbox_order": order}
     if workload.state in ON_CLUSTER and workload.cluster:
         active_order = f"{workload.root}#{workload.id}"
         keys |= {"active": workload.cluster, "active_order": active_order}
     return keys
+
+
+def place_of(inbox_order: str) -> Place:
+    """The place behind an order key of `pending_key`; older keys do not name the LocalQueue."""
+    inverted, _, rest = inbox_order.partition("#")
+    workload, _, queue = rest.partition("#")[2].partition("#")
+    return Place(workload, _PRIORITY_BIAS - int(inverted), queue)
 
 
 def admit(workload: Workload, reservation: Reservation, root: str, now: int) -> Change:

@@ -10,8 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.core.catalog import Catalog as QueueCatalog
-from sluice.core.cycle import Cycle, Gathered, Step, decide, used_after
-from sluice.core.model import ClusterQueue, ReclaimWithinCohort, StopPolicy, WithinClusterQueue
+from sluice.core.cycle import (
+    Cycle,
+    Gathered,
+    Step,
+    accounts,
+    decide,
+    past_after,
+    used_after,
+)
+from sluice.core.model import (
+    ClusterQueue,
+    Policy,
+    ReclaimWithinCohort,
+    StopPolicy,
+    WithinClusterQueue,
+)
+from sluice.core.proposals import orders_otherwise, proposed
 from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
 from sluice.errors import KeptConflicting
 from sluice.ports import (
@@ -30,6 +45,7 @@ from sluice.usecases.configuration import Configured, clusters_of, configured
 ATTEMPTS = 8
 RELEASES = 500
 MOST_HEADS = 2000
+PLACES = 10_000  # of a queue whose order is not that of the index
 KEPT_REFUSALS = 1000
 KEPT_PARKED = 10_000
 PARKED_MS = 60_000
@@ -75,8 +91,9 @@ class Admit:
             if root not in config.queues.roots():
                 return Outcome(root, ledger.version)
             gathered = self.gather(root, ledger, catalog, config, heads)
-            cycle = decide(config.queues, gathered, config.policies.of(root))
-            version = self.commit(ledger, cycle, gathered.now)
+            policy = config.policies.of(root)
+            cycle = decide(config.queues, gathered, policy)
+            version = self.commit(ledger, cycle, gathered, policy)
             if version is None:
                 conflicts += 1
                 continue
@@ -109,14 +126,24 @@ class Admit:
         now, most = self.clock.now(), heads or self.heads
         root_of = config.queues.root_of
         queues = [q for q in config.queues.cluster_queues.values() if root_of(q.name) == root]
-        proposed = self.pool.map(
-            lambda key: self.workloads.inbox(key[0], limit=key[1]),
-            [(release_key(root), RELEASES), *((pending_key(q.name), most) for q in queues)],
-        )
-        records = self.workloads.get_many([i for ids in proposed for i in ids])
+        policy = config.policies.of(root)
+
+        def proposals(queue: ClusterQueue | None) -> list[str]:
+            if queue is None:
+                return self.workloads.inbox(release_key(root), limit=RELEASES)
+            if not orders_otherwise(queue, policy):
+                return self.workloads.inbox(pending_key(queue.name), limit=most)
+            places = self.workloads.places(queue.name, limit=PLACES)
+            return proposed(places, most, queue, policy)
+
+        found = self.pool.map(proposals, [None, *queues])
+        records = self.workloads.get_many([i for ids in found for i in ids])
         waiting = [w for w in records if waits(w, now) and root_of(w.cq) == root]
         holders: Sequence[Workload] = ()
-        if needs_holders(config.queues, queues, waiting=bool(waiting)):
+        counts_past = policy.admission_fair_sharing is not None
+        if needs_holders(config.queues, queues, waiting=bool(waiting)) or (
+            counts_past and ledger.past is None
+        ):
             ids = [
                 i for cluster in catalog.of("Cluster") for i in self.workloads.active(cluster, root)
             ]
@@ -137,19 +164,26 @@ class Admit:
             clusters_of(catalog),
             now,
             parked,
+            ledger.past,
         )
 
-    def commit(self, ledger: LedgerState, cycle: Cycle, now: int) -> int | None:
+    def commit(
+        self, ledger: LedgerState, cycle: Cycle, gathered: Gathered, policy: Policy
+    ) -> int | None:
         """The ledger's version after all transactions of a cycle; None if one lost its race."""
-        steps = cycle.steps
+        steps, now = cycle.steps, gathered.now
+        settings = policy.admission_fair_sharing
+        past = accounts(gathered, settings) if settings is not None else None
         for first in range(0, len(steps), MAX_CHANGES):
             batch = steps[first : first + MAX_CHANGES]
             usage = used_after(ledger.usage, batch)
+            if past is not None and settings is not None:
+                past = past_after(past, batch, settings, now)
             changes = tuple(step.change for step in batch)
-            commit = Commit(ledger, usage, changes, audit(cycle, batch), now)
+            commit = Commit(ledger, usage, changes, audit(cycle, batch), now, past)
             if not self.ledgers.commit(commit).done:
                 return None
-            ledger = LedgerState(ledger.root, ledger.version + 1, ledger.limits, usage)
+            ledger = LedgerState(ledger.root, ledger.version + 1, ledger.limits, usage, past)
         return ledger.version
 
 
