@@ -85,6 +85,8 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Last checkpoint", between(found.get("lastCheckpointAt"), now_ms)
     yield "Cost", dollars(found.get("costUsd"))
     yield "Result", ": ".join(filter(None, (result.get("reason"), result.get("message"))))
+    indexes = result.get("indexes") or {}
+    yield "Array", "; ".join(f"{what} {which}" for what, which in indexes.items())
 
 
 def _pod_sets(pod_sets: list[Json]) -> str:

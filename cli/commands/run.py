@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 @click.option("--memory", help="Memory per pod, e.g. 16Gi.")
 @click.option("--gpu", type=click.IntRange(min=1), help="GPUs (nvidia.com/gpu) per pod.")
 @click.option("--parallelism", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--array", metavar="0-N[%M]", help="An array: 0-99%10 runs 100 pods, 10 together.")
+@click.option(
+    "--after", "dependencies", multiple=True, metavar="ID", help="Start after its success."
+)
 @click.option("--priority", help="WorkloadPriorityClass.")
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE")
 @click.option(
@@ -47,6 +51,8 @@ def run(
     memory: str | None,
     gpu: int | None,
     parallelism: int,
+    array: str | None,
+    dependencies: tuple[str, ...],
     priority: str | None,
     environment: tuple[str, ...],
     volumes: tuple[str, ...],
@@ -65,6 +71,10 @@ def run(
         spec["command"] = list(command)
     if parallelism > 1:
         spec["parallelism"] = parallelism
+    if array:
+        spec["array"] = array
+    if dependencies:
+        spec["dependsOn"] = [{"id": each} for each in dependencies]
     if priority:
         spec["priority"] = priority
     if environment:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sluice.core.workload import State
 from sluice.errors import ClusterForbidden
 
 from tests.unit.api.control_plane import ADMIN, BLUE, flavor, native
@@ -187,6 +188,25 @@ def test_why_names_quota_use_holders_position_and_what_would_help() -> None:
     assert any("gives back what it needs" in step for step in answer["wouldHelp"])
     assert "32 cpu of flavor spot asked, 0 of 64 free" in result.stdout
     assert "job-0" in result.stdout
+
+
+def test_who_waits_for_another_says_so_everywhere_and_starts_after_it() -> None:
+    terminal = Terminal()
+    first = terminal.plane.send(native("prepare", 1))
+    document = native("train", 1)
+    document["spec"]["dependsOn"] = [{"name": "prepare"}]
+    second = terminal.plane.send(document)
+    terminal.plane.run(first)
+
+    (line,) = [row for row in terminal("ls").stdout.splitlines() if row.startswith(second)]
+    assert "DEPENDENCY:WaitingFor" in line
+    assert "It waits: needs prepare to succeed" in terminal("why", second).stdout
+
+    terminal.plane.clock.pass_ms(10_000)
+    terminal.plane.finish(first)
+
+    assert terminal.plane.workloads.rows[second].state is State.ADMITTED
+    assert "what it waited for has ended" in terminal("events", second).stdout
 
 
 def test_why_says_who_is_ahead() -> None:

@@ -177,6 +177,19 @@ def test_run_makes_a_workload_of_flags() -> None:
     assert record.pod_sets[0].requests["cpu"] == 2000
 
 
+def test_run_makes_arrays_and_waits_for_others() -> None:
+    terminal = Terminal()
+    first = terminal.plane.send(native("prepare", 1))
+
+    flags = ("run", "--image", "example:1", "-q", "batch", "-o", "json")
+    (made,) = items(terminal(*flags, "--array", "0-9%3", "--after", first, "--", "true"))
+
+    record = terminal.plane.workloads.rows[made["id"]]
+    assert record.pod_sets[0].count == 3
+    assert record.options["depends_on"] == [{"id": first, "condition": "Succeeded"}]
+    assert record.blocked
+
+
 def test_submit_and_wait_reports_a_rejection_with_its_fields() -> None:
     terminal = Terminal()
 

@@ -51,6 +51,24 @@ def test_a_job_that_ended_finishes_its_workload_and_keeps_the_quota_for_admit(
     assert plane.logs.list("w1") == [f"0/{POD}/main"]
 
 
+def test_the_end_of_an_array_says_which_of_its_members_did_what() -> None:
+    plane = Plane()
+    plane.dispatched()
+    job = plane.kubernetes.objects["Job", NAMESPACE, JOB]
+    job["spec"] |= {"completionMode": "Indexed", "completions": 12}
+    failed = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
+    indexes = {"completedIndexes": "0,2-4,7", "failedIndexes": "1,5-6"}
+    set_status(plane, "Job", JOB, conditions=failed, **indexes)
+
+    plane.look()
+
+    assert plane.record().result["indexes"] == {
+        "completed": "0,2-4,7",
+        "failed": "1,5-6",
+        "unfinished": "8-11",
+    }
+
+
 def test_looking_again_finishes_nothing_twice() -> None:
     plane = Plane()
     plane.dispatched()

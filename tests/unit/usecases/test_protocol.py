@@ -17,7 +17,8 @@ def test_nothing_is_lost_doubled_or_overcommitted(block: int) -> None:
     for seed in range(block * SEEDS // 10, (block + 1) * SEEDS // 10):
         world = World(seed)
         for number in range(6):
-            world.submit(f"w{number}", "ab"[number % 2], 1 + number % 2)
+            after = f"w{number - 1}" if number in (3, 4) else ""
+            world.submit(f"w{number}", "ab"[number % 2], 1 + number % 2, after=after)
         for _ in range(120):
             world.step()
         world.settle()

@@ -38,6 +38,7 @@ GONE = replace(RECLAIMING, gone=True)
 FINISHED = replace(DISPATCHED, state=State.FINISHED, result={"succeeded": True})
 RELEASED = replace(FINISHED, reservation=None)
 HELD = replace(PENDING, held=True)
+BLOCKED = replace(PENDING, blocked=True)
 AGAIN = replace(a_workload(generation=1), reason={"code": "X", "message": "why"})
 
 CASES = [
@@ -55,6 +56,9 @@ CASES = [
     ("released", FINISHED, RELEASED, [], False, ["QuotaReleased"]),
     ("held", PENDING, HELD, [], False, ["Held"]),
     ("let go", HELD, PENDING, [ROOT], False, ["Released"]),
+    ("waits for others", None, BLOCKED, [ROOT], False, ["Submitted"]),
+    ("let in", BLOCKED, PENDING, [ROOT], False, ["Unblocked"]),
+    ("never ran", PENDING, replace(PENDING, state=State.CANCELLED), [ROOT], False, ["Cancelled"]),
     ("moved up", PENDING, replace(PENDING, priority=5), [], False, ["Reprioritized"]),
     ("nothing new", DISPATCHED, replace(DISPATCHED, ready_pods=1), [], False, []),
     ("source is fenced", MIGRATING, replace(MIGRATING, gone=True), [], True, ["Stopped"]),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice.core import dependencies
 from sluice.core.interruption import NOTICE_MS
 from sluice.core.marks import DONE, ORDER
 from sluice.core.observation import Seen
@@ -127,6 +128,12 @@ FLAVOR = {
     "metadata": {"name": "spot"},
     "spec": {"nodeLabels": {"karpenter.sh/nodepool": "spot"}},
 }
+LOCAL_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "LocalQueue",
+    "metadata": {"name": "queue", "namespace": "team"},
+    "spec": {"clusterQueue": "a"},
+}
 MANIFEST = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -170,6 +177,7 @@ class World:
         self.kicks, self.commands = RecordedKicks(), RecordedCommands()
         self.timeline, self.observers = RecordedTimeline(), RecordedObservers()
         put = [("ResourceFlavor", "spot", FLAVOR), ("Cluster", CLUSTER, {"spec": {}})]
+        put += [("LocalQueue", "team/queue", LOCAL_QUEUE)]
         put += [("ClusterQueue", q["metadata"]["name"], q) for q in self.queues]
         assert self.catalog.edit(CatalogEdit(0, tuple(put), roots=(ROOT,)))
         self.streamed = 0
@@ -182,7 +190,12 @@ class World:
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
 
-    def submit(self, name: str, cq: str, cpu: int, *, priority: int = 0, mode: str = "") -> None:
+    def submit(
+        self, name: str, cq: str, cpu: int, *, priority: int = 0, mode: str = "", after: str = ""
+    ) -> None:
+        options: dict[str, Any] = {"checkpoint": {"mode": mode}} if mode else {}
+        if after:
+            options["depends_on"] = [{"id": after, "condition": "Finished"}]
         workload = Workload(
             name,
             name,
@@ -195,10 +208,10 @@ class World:
             priority=priority,
             created_at=self.clock.now(),
             pod_sets=(PodSet("main", 1, {"cpu": cpu * 1000}),),
-            options={"checkpoint": {"mode": mode}} if mode else {},
+            options=options,
         )
         self.manifests.put_many({workload.manifest_key: MANIFEST})
-        self.workloads.create(workload)
+        self.workloads.create(dependencies.blocked(workload))
 
     def migrate(self, fragile: Any = lambda port: port) -> Migrate:
         return Migrate(fragile(self.workloads), fragile(self.migrations), self.timeline, self.clock)
@@ -386,7 +399,11 @@ class World:
         raise AssertionError(f"seed {self.seed}: did not come home: {stuck}")
 
     def check(self) -> None:
-        """Invariants I1, I2, I3, I7 of the ledger protocol."""
+        """Invariants I1, I2, I3, I7 of the ledger protocol; who waits for others holds nothing."""
+        for each in self.workloads.rows.values():
+            for other in dependencies.of(each):
+                started = each.state not in (State.PENDING, State.CANCELLED, State.REJECTED)
+                assert not started or self.workloads.rows[other.id].state in TERMINAL
         usage: dict[str, dict[str, int]] = {}
         for w in self.workloads.rows.values():
             if w.reservation:

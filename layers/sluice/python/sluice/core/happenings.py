@@ -44,6 +44,8 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     elif now.held != before.held:
         what = "Held" if now.held else "Released"
         yield Happening(now, at, what, "held by a user" if now.held else "back in its queue")
+    elif before.blocked and not now.blocked:
+        yield Happening(now, at, "Unblocked", f"what it waited for has ended; now in {now.queue}")
     elif now.priority != before.priority:
         message = f"priority {before.priority} → {now.priority}"
         yield Happening(now, at, "Reprioritized", message)

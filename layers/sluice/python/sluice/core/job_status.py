@@ -29,7 +29,7 @@ def child(document: Document) -> bool:
 
 
 def outcome(job: Document) -> Document | None:
-    """The result of a Job that has ended: `{succeeded, reason, message}`; None while it has not."""
+    """The result of a Job that has ended: `{succeeded, reason, message, indexes?}`, or None."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in _FINAL:
             succeeded = _FINAL[condition["type"]]
@@ -37,8 +37,36 @@ def outcome(job: Document) -> Document | None:
                 "succeeded": succeeded,
                 "reason": condition.get("reason") or condition["type"],
                 "message": condition.get("message") or "",
+                **_indexes(job),
             }
     return None
+
+
+def _indexes(job: Document) -> Document:
+    """`{indexes: {completed, failed}}` of an array, as Kubernetes writes them: "1,3-5"."""
+    if job["spec"].get("completionMode") != "Indexed":
+        return {}
+    status, total = job["status"], job["spec"].get("completions", 1)
+    completed = _members(status.get("completedIndexes", ""))
+    failed = _members(status.get("failedIndexes", ""))
+    unfinished = set(range(total)) - completed - failed
+    parts = {"completed": completed, "failed": failed, "unfinished": unfinished}
+    return {"indexes": {name: _ranges(part) for name, part in parts.items() if part}}
+
+
+def _members(ranges: str) -> set[int]:
+    found: set[int] = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _ranges(members: set[int]) -> str:
+    """The inverse of `_members`."""
+    starts = sorted(n for n in members if n - 1 not in members)
+    ends = sorted(n for n in members if n + 1 not in members)
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def ended_by_deletion(job: Document) -> bool:

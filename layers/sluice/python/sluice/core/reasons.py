@@ -47,6 +47,9 @@ class Reason(StrEnum):
     SCHEMA_INVALID = "MISCONFIGURATION:SchemaInvalid"
     DEADLINE_PASSED = "MISCONFIGURATION:DeadlinePassed"
     WAITING_FOR_DEPENDENCY = "DEPENDENCY:WaitingFor"
+    DEPENDENCY_FAILED = "DEPENDENCY:NeverSatisfied"
+    UNKNOWN_DEPENDENCY = "MISCONFIGURATION:UnknownDependency"
+    DEPENDENCY_CYCLE = "MISCONFIGURATION:DependencyCycle"
     ARRAY_LIMIT = "DEPENDENCY:ArrayLimit"
     HELD_BY_USER = "HELD:User"
     HELD_BY_ADMIN = "HELD:Admin"
@@ -150,6 +153,15 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "It was not admitted before its deadline and will not be any more.",
     ),
     Reason.WAITING_FOR_DEPENDENCY: (Action.WAIT, "It waits for another workload."),
+    Reason.DEPENDENCY_FAILED: (
+        Action.CHANGE_REQUEST,
+        "A workload that it waited for has ended otherwise than it was to end.",
+    ),
+    Reason.UNKNOWN_DEPENDENCY: (
+        Action.CHANGE_REQUEST,
+        "It waits for a workload that was never submitted.",
+    ),
+    Reason.DEPENDENCY_CYCLE: (Action.CHANGE_REQUEST, "It waits for itself by way of others."),
     Reason.ARRAY_LIMIT: (Action.WAIT, "As many elements of its array run as the array allows."),
     Reason.HELD_BY_USER: (Action.CHANGE_REQUEST, "Its owner holds it back."),
     Reason.HELD_BY_ADMIN: (Action.ASK_ADMIN, "An administrator holds it back."),

@@ -107,6 +107,7 @@ class Workload:
     intent: Intent | None = None
     gone: bool = False
     held: bool = False
+    blocked: bool = False
     not_before: int = 0
     requeues: int = 0
     admitted_at: int = 0
@@ -188,6 +189,11 @@ def pending_key(cq: str) -> str:
     return f"P#{cq}"
 
 
+def blocked_key(namespace: str) -> str:
+    """Hash key of the `inbox` index under which those wait that depend on others."""
+    return f"D#{namespace}"
+
+
 def release_key(root: str) -> str:
     """Hash key of the `inbox` index under which a root cohort's releases wait."""
     return f"R#{root}"
@@ -207,8 +213,8 @@ def index_keys(workload: Workload) -> dict[str, str]:
     order = f"{_PRIORITY_BIAS - workload.priority:010d}#{workload.created_at:013d}#{workload.id}"
     keys = {"listed": f"{workload.created_at:013d}#{workload.id}"} if workload.queue else {}
     if workload.state is State.PENDING and not workload.held:
-        place = f"{order}#{workload.queue}"
-        keys |= {"inbox": pending_key(workload.cq), "inbox_order": place}
+        key = blocked_key(workload.namespace) if workload.blocked else pending_key(workload.cq)
+        keys |= {"inbox": key, "inbox_order": f"{order}#{workload.queue}"}
     elif awaits_release(workload):
         keys |= {"inbox": release_key(workload.root), "inbox_order": order}
     if workload.state in ON_CLUSTER and workload.cluster:
@@ -232,7 +238,7 @@ def admit(workload: Workload, reservation: Reservation, root: str, now: int) -> 
     """
     return Change(
         workload,
-        Guard((State.PENDING,), workload.generation, absent=("held",)),
+        Guard((State.PENDING,), workload.generation, absent=("held", "blocked")),
         {
             "state": State.ADMITTED,
             "reservation": reservation,
@@ -286,7 +292,39 @@ def change_intent(workload: Workload, intent: Intent) -> Change:
     return Change(workload, guard, {"intent": intent})
 
 
-def cancel_pending(workload: Workload, message: str, now: int) -> Change:
+def unblock(workload: Workload) -> Change:
+    """Those that it depends on have ended as they should: it enters its queue."""
+    guard = Guard((State.PENDING,), workload.generation, present=("blocked",))
+    return Change(workload, guard, {}, ("blocked", "reason"))
+
+
+def wait_for(workload: Workload, options: Mapping[str, Any], reason: Mapping[str, str]) -> Change:
+    """It goes on waiting, and now it is known for whom."""
+    guard = Guard((State.PENDING,), workload.generation, present=("blocked",))
+    return Change(workload, guard, {"options": dict(options), "reason": dict(reason)})
+
+
+def reject_pending(workload: Workload, code: str, field: str, message: str, now: int) -> Change:
+    """PENDING → REJECTED for what could not be seen at submission.
+
+    Only a blocked one: it never had quota, so a corrected submission may take its place.
+    """
+    return Change(
+        workload,
+        Guard((State.PENDING,), workload.generation, present=("blocked",)),
+        {
+            "state": State.REJECTED,
+            "finished_at": now,
+            "reason": {"code": code, "message": f"{field}: {message}"},
+            "errors": ({"field": field, "message": message},),
+        },
+        ("not_before", "held", "blocked"),
+    )
+
+
+def cancel_pending(
+    workload: Workload, message: str, now: int, code: str = Reason.CANCELLED_BY_USER
+) -> Change:
     """PENDING → CANCELLED; nothing is held, so nothing is released."""
     return Change(
         workload,
@@ -294,9 +332,9 @@ def cancel_pending(workload: Workload, message: str, now: int) -> Change:
         {
             "state": State.CANCELLED,
             "finished_at": now,
-            "reason": {"code": Reason.CANCELLED_BY_USER, "message": message},
+            "reason": {"code": code, "message": message},
         },
-        ("not_before", "held"),
+        ("not_before", "held", "blocked"),
     )
 
 

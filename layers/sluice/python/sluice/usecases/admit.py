@@ -41,6 +41,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.configuration import Configured, clusters_of, configured
+from sluice.usecases.dependencies import Dependencies
 
 ATTEMPTS = 8
 RELEASES = 500
@@ -83,6 +84,7 @@ class Admit:
         Raises KeptConflicting when every race is lost, so that the kick returns to its queue.
         """
         started, heads = self.clock.now(), self.heads
+        self.let_in(root)
         admitted = released = preempted = conflicts = 0
         while conflicts < ATTEMPTS:
             ledger = self.ledgers.read(root)
@@ -113,6 +115,18 @@ class Admit:
                 waiting = len(gathered.waiting) - len(cycle.admitted)
                 return Outcome(root, version, admitted, released, preempted, waiting, conflicts)
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
+
+    def let_in(self, root: str) -> None:
+        """Who waits for others in the namespaces that lead here, whatever root it waits below."""
+        snapshot = self.catalog.snapshot()
+        queues = configured(snapshot).queues
+        namespaces = {
+            local.key.partition("/")[0]
+            for local in queues.local_queues.values()
+            if local.cluster_queue in queues.cluster_queues
+            and queues.root_of(local.cluster_queue) == root
+        }
+        Dependencies(self.workloads, self.clock)(snapshot, namespaces)
 
     def gather(
         self,
@@ -188,7 +202,8 @@ class Admit:
 
 
 def waits(workload: Workload, now: int) -> bool:
-    return workload.state is State.PENDING and not workload.held and workload.not_before <= now
+    outside = workload.held or workload.blocked
+    return workload.state is State.PENDING and not outside and workload.not_before <= now
 
 
 def needs_holders(catalog: QueueCatalog, queues: Sequence[ClusterQueue], *, waiting: bool) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.document import Flaw
 from sluice.core.objects import KUEUE_KINDS, read_objects
 from sluice.core.scheduling_policy import KIND as POLICY
-from sluice.core.workload import pending_key
+from sluice.core.workload import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.own_objects import OWN_KINDS, flaws_of
@@ -135,6 +135,7 @@ class Apply:
         if kind == "LocalQueue" and name in queues.local_queues:
             cq = queues.local_queues[name].cluster_queue
             ids = self.workloads.inbox(pending_key(cq), limit=SCANNED)
+            ids += self.workloads.inbox(blocked_key(name.partition("/")[0]), limit=SCANNED)
             ids += [i for each in snapshot.of("Cluster") for i in self.workloads.active(each)]
             ids = [w.id for w in self.workloads.get_many(ids) if w.queue == name]
         elif kind == "ClusterQueue":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.cycle import schedule
-from sluice.core.workload import ON_CLUSTER, State, Workload, pending_key, phase
+from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
 from sluice.usecases.refused import (
@@ -310,6 +310,8 @@ class Query:
         ids = [
             i for cq in sorted(cqs) for i in self.workloads.inbox(pending_key(cq), limit=SCANNED)
         ]
+        for namespace in sorted({queue.partition("/")[0] for queue in queues}):
+            ids += self.workloads.inbox(blocked_key(namespace), limit=SCANNED)
         ids += [i for cluster in snapshot.of("Cluster") for i in self.workloads.active(cluster)]
         older = [i for i in dict.fromkeys(ids) if i not in known]
         wanted = set(queues)

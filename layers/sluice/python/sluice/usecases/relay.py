@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.core.happenings import happenings
-from sluice.core.workload import IntentKind, State, Workload, awaits_release
+from sluice.core.workload import TERMINAL, IntentKind, State, Workload, awaits_release
 from sluice.ports import Bus, Commands, Kicks, Timeline
 
 
@@ -44,10 +44,17 @@ class Relay:
 
 
 def wants_kick(change: Changed) -> bool:
-    """New pending work, or quota that waits to be released."""
+    """New work, quota that waits to be released, or an end that others may wait for."""
     before, now = change.before, change.after
     if now.state is State.PENDING and not now.held:
-        return before is None or before.state is not State.PENDING or before.held
+        return (
+            before is None
+            or before.state is not State.PENDING
+            or before.held
+            or (before.blocked and not now.blocked)
+        )
+    if now.state in TERMINAL and before is not None and before.state is State.PENDING:
+        return True
     return awaits_release(now) and not (before is not None and awaits_release(before))
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core import documents, tenants
+from sluice.core import dependencies, documents, tenants
 from sluice.core.fitness import impossible
 from sluice.core.identity import digest, workload_id
 from sluice.core.reasons import Reason
@@ -89,7 +89,11 @@ class Submit:
             self.judge_item(item, message, tenant, snapshot, now)
             for item in documents.read(message.body)
         ]
-        return [(replace(record, submitted_by=by), manifest) for record, manifest in judged]
+        records = dependencies.linked([record for record, _ in judged])
+        return [
+            (replace(record, submitted_by=by), manifest)
+            for record, (_, manifest) in zip(records, judged, strict=True)
+        ]
 
     def judge_item(
         self,
@@ -194,7 +198,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         ), None
     manifest: Document = json.loads(found.manifest)
     workload = _record(found, State.PENDING)
-    return replace(
+    queued = replace(
         workload,
         cq=local.cluster_queue,
         root=root,
@@ -204,7 +208,8 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         options=found.options,
         labels=(manifest.get("metadata") or {}).get("labels") or {},
         kind=found.kind,
-    ), manifest
+    )
+    return dependencies.blocked(queued), manifest
 
 
 def rejected(

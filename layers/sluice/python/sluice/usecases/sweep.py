@@ -9,6 +9,9 @@ from sluice.core.reservations import held_by
 from sluice.core.workload import pending_key, release_key
 from sluice.ports import Catalog, Clock, Kicks, Ledgers, Usage, Workloads
 from sluice.usecases.configuration import configured
+from sluice.usecases.dependencies import Dependencies
+
+EVERYBODY = 20_000  # blocked workloads of a namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Sweep:
         """Kicks every root with work that waits or quota that is due; audits every ledger."""
         snapshot = self.catalog.snapshot()
         queues = configured(snapshot).queues
+        namespaces = {key.partition("/")[0] for key in queues.local_queues}
+        Dependencies(self.workloads, self.clock)(snapshot, namespaces, limit=EVERYBODY)
         due = {
             queues.root_of(queue)
             for queue in queues.cluster_queues

@@ -35,6 +35,8 @@ class Refusals:
             return reason(**workload.reason) if workload.reason.get("code") else None
         if workload.held:
             return reason(Reason.HELD_BY_USER, "held; `sluice release` lets it queue again")
+        if workload.blocked:
+            return reason(**workload.reason)
         if workload.not_before > now:
             seconds = (workload.not_before - now) // 1_000
             why = workload.reason.get("message", "")
