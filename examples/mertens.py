@@ -2,8 +2,9 @@
 
     python mertens.py FROM TO OUTPUT [--checkpoint FOLDER] [--segment SIZE]
 
-Writes OUTPUT (JSON: from, to, sum, seconds, segments, resumed_at). Sums of neighbouring ranges
-add up to Mertens' function, so the parts of a split range can be checked: M(10^7) = 1037.
+Writes OUTPUT (JSON: from, to, sum, seconds, segments, resumed_at, run). Sums of neighbouring ranges
+add up to Mertens' function, so the parts of a split range can be checked: M(10^7) = 1037. `run` is
+drawn when the program starts: a process that goes on elsewhere keeps it, a restarted one does not.
 
 With --checkpoint, SIGUSR1 asks for a checkpoint now, and SIGTERM for one before the end (exit code
 143). A checkpoint is a file of its own, named by its step; `MANIFEST.json` names the newest
@@ -16,6 +17,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from math import isqrt
 from pathlib import Path
 from types import FrameType
@@ -84,8 +86,9 @@ def main() -> int:
     folder = Path(chosen.checkpoint) if chosen.checkpoint else None
     state = (saved(folder) if folder else None) or {"next": chosen.first, "sum": 0, "segments": 0}
     resumed_at, began, said = state["next"], time.monotonic(), -1
-    if resumed_at > chosen.first:
-        print(f"resumed at {resumed_at}", flush=True)
+    run = uuid.uuid4().hex[:8]
+    resumed = "resumed" if resumed_at > chosen.first else "started"
+    print(f"run {run} {resumed} at {resumed_at}", flush=True)
     if folder:
         signal.signal(signal.SIGUSR1, note)
         signal.signal(signal.SIGTERM, note)
@@ -110,6 +113,7 @@ def main() -> int:
         "seconds": round(time.monotonic() - began, 1),
         "segments": state["segments"],
         "resumed_at": resumed_at,
+        "run": run,
     }
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps(result) + "\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local.demo import mertens
+from local.demo.mertens import mertens
 from tests.e2e.stack import BUCKET, Stack, a_workload, until
 
 pytestmark = pytest.mark.stack
