@@ -6,57 +6,10 @@ from typing import Any
 
 import pytest
 from sluice.core.migration import Stage
-from sluice.core.workload import State, Workload
-from sluice.usecases.act import Act
-from sluice.usecases.interrupt import Handled, Interrupt
+from sluice.core.workload import State
 
-from tests.unit.usecases.world import CLUSTER, Inline, World, queue
-
-
-class Town(World):
-    """A world in which nothing goes wrong by itself."""
-
-    def runs(self, name: str, mode: str = "application") -> str:
-        """Submit a workload and let it run; the node on which it does."""
-        self.submit(name, "a", 1, mode=mode)
-        self.admit()
-        self.obey(name)
-        self.observe()
-        (pod, *_) = [
-            each
-            for (kind, _, _), each in self.kubernetes.objects.items()
-            if kind == "Pod" and each["metadata"]["labels"].get("sluice.dev/workload") == name
-        ]
-        return str(pod["spec"]["nodeName"])
-
-    def obey(self, *names: str) -> None:
-        """What `act` does at a command."""
-        Act(
-            self.workloads, self.manifests, self.catalog, self.kubernetes, self.observers,
-            self.clock, self.migrate(), self.offerings, pool=Inline(),
-        )(CLUSTER, names)  # fmt: skip
-
-    def hear(self, event: dict[str, Any]) -> Handled:
-        use = Interrupt(
-            self.workloads, self.catalog, self.kubernetes, self.nodes, self.offerings,
-            self.migrations, self.timeline, self.clock, pool=Inline(),
-        )  # fmt: skip
-        (handled,) = use(event, account="1", region="r")
-        return handled
-
-    def notice(self, node: str) -> dict[str, Any]:
-        return self.spot_notice(node, self.clock.now())
-
-    def row(self, name: str) -> Workload:
-        return self.workloads.rows[name]
-
-    def told(self, name: str) -> list[str]:
-        return [line.what for line in self.timeline.lines if line.workload.id == name]
-
-
-@pytest.fixture
-def town() -> Town:
-    return Town(0, crashes=0.0, queues=(queue("a", 40),))
+from tests.unit.migration.town import Town
+from tests.unit.usecases.world import CLUSTER
 
 
 @pytest.mark.parametrize("copies", [1, 4])
@@ -284,9 +237,9 @@ def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:
     town.clock.pass_ms(2_000)
     town.observe()
 
-    told = [line.what for line in sorted(town.timeline.lines, key=lambda line: line.at)]
+    told = [line["what"] for line in town.timeline.of("w")]
     assert told[-5:] == ["ReplacementReady", "SourceStopping", "SourceFenced", "Moved", "Resumed"]
     record = town.migrations.rows["w#0"]
     assert record.stage is Stage.RUNNING
-    (resumed,) = [line for line in town.timeline.lines if line.what == "Resumed"]
-    assert resumed.message == "runs again after 2.0 s of standstill"
+    (resumed,) = [line for line in town.timeline.of("w") if line["what"] == "Resumed"]
+    assert resumed["message"] == "runs again after 2.0 s of standstill"

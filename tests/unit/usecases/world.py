@@ -312,7 +312,8 @@ class World:
     def event(self, kind: str, at: int, detail: dict[str, str]) -> dict[str, Any]:
         time = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {"version": "0", "id": f"{kind}-{at}", "account": "1", "region": "r",
-                "source": "aws.ec2", "detail-type": kind, "time": time, "resources": [],
+                "source": "aws.ec2", "detail-type": kind, "time": time,
+                "resources": [f"arn:aws:ec2:r:instance/{detail['instance-id']}"],
                 "detail": detail}  # fmt: skip
 
     def agents(self) -> None:

@@ -129,10 +129,21 @@ class Migrate:
             )
 
     def resumed(self, workload: Workload, at: int) -> None:
-        """The generation after a move runs: the account of the move is closed."""
+        """The generation after a move runs: the account of the move is closed.
+
+        Told in full once more, for the lines of a Lambda that died after a step and before its
+        word; so this may be called again, until the workload itself is marked as started.
+        """
         record = self.migrations.get(migration_id(workload.id, workload.generation - 1))
-        if record is not None and record.stage not in migration.ENDED:
-            self.advance(workload, migration.running(record, at))
+        if record is None or record.stage is migration.Stage.LOST:
+            return
+        if record.stage is not migration.Stage.RUNNING:
+            if not record.restoring_at:
+                moved_at = int(workload.runs[-1]["ended_at"])
+                step = migration.restoring(record, workload.restore_from, moved_at)
+                record = self.advance(workload, step)
+            record = self.advance(workload, migration.running(record, at))
+        self.timeline.append(list(migration.story(record, workload)))
 
     def tidy(self, cluster: Cluster) -> None:
         """Remove placeholders whose workload does not move any more, such as a cancelled one."""

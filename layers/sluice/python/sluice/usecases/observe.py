@@ -210,12 +210,13 @@ class Observe:
     def apply(self, cluster: Cluster, seen: Seen, changes: Sequence[Change]) -> None:
         if not changes:
             return
+        for change in changes:  # before the mark, which is made once: a crash between repeats both
+            if "started_at" in change.set and was_moved(change.before):
+                self.migrate.resumed(change.before, change.set["started_at"])
         applied = self.workloads.apply(changes)
         for change, done in zip(changes, applied, strict=True):
             if done and change.set.get("state") is State.FINISHED:
                 self.pool.submit(self.archive_logs, cluster, change.before, seen)
-            if done and "started_at" in change.set and was_moved(change.before):
-                self.migrate.resumed(change.before, change.set["started_at"])
 
     def archive_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
         """Copy what the pods of this generation printed, while they are still there; once."""

@@ -1,0 +1,67 @@
+"""Every Lambda dies once at every moment of a move: it runs again, once, with what was saved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.migration.town import CrashingTown
+
+SAVED = {"application": "", "kubelet": "s3://bucket/w-w-g0-pod"}
+DEADLINE_MS = 121_000
+# Just after each call of a port; just before the next one nothing else has happened.
+MOMENTS = range(1, 1_000, 2)
+
+
+def interrupted(town: CrashingTown, mode: str, moment: int, *, again: bool) -> None:
+    """Notice, save, replacement, stop, restart; then the machine ends, and some quiet minutes."""
+    node = town.runs("w", mode)
+    town.tell()
+    event = town.notice(node)
+    town.countdown.left = moment
+
+    town.attempt(lambda: town.hear(event), again=again)
+    for step in (town.tell, town.drain, lambda: town.obey("w")):
+        town.attempt(step, again=again)
+    town.save()
+    town.clock.pass_ms(9_000)
+    for step in (town.observe, town.drain, lambda: town.obey("w")):
+        town.attempt(step, again=again)
+    town.kubernetes.provide()
+    for step in (lambda: town.obey("w"), town.tell, town.admit, town.drain, town.observe):
+        town.attempt(step, again=again)
+
+    town.clock.pass_ms(DEADLINE_MS)
+    town.kubernetes.vanish(node)
+    for state in ("shutting-down", "terminated"):
+        ended = town.ended(node, state)
+        town.attempt(lambda ended=ended: town.hear(ended), again=again)  # type: ignore[misc]
+    for _ in range(4):
+        town.clock.pass_ms(20_000)
+        town.kubernetes.provide()
+        for lambda_ in (town.tell, town.sweep, town.admit, town.observe, town.drain):
+            town.attempt(lambda_, again=again)
+
+
+@pytest.mark.parametrize("mode", SAVED)
+def test_a_lambda_that_dies_anywhere_is_made_good_by_its_message(mode: str) -> None:
+    for moment in MOMENTS:
+        town = CrashingTown()
+        interrupted(town, mode, moment, again=True)
+        town.runs_once_more("w", saved=SAVED[mode])
+        if not town.countdown.came:
+            break
+    assert 50 < moment < max(MOMENTS), "the moments were not all tried, or there were none"
+
+
+@pytest.mark.parametrize("mode", SAVED)
+def test_a_message_that_is_lost_with_its_lambda_loses_no_workload(mode: str) -> None:
+    for moment in MOMENTS:
+        town = CrashingTown()
+        interrupted(town, mode, moment, again=False)
+        assert town.kubernetes.running() == ["w"]
+        assert town.row("w").generation >= 1
+        assert town.row("w").restore_from in town.saved_seen
+        assert town.row("w").restore_from or town.saved_seen == {""}, "what was saved is lost"
+        if not town.countdown.came:
+            break
+    assert 50 < moment < max(MOMENTS), "the moments were not all tried, or there were none"

@@ -1,0 +1,150 @@
+"""How interruptions go in practice: each ends with one copy at work, its quota and its savings.
+
+After every turn of a Lambda the invariants of the ledger hold (`World.check`); at the end
+`Town.runs_once_more` asks for the record, the pod, the quota, what was saved, and the timeline.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sluice.core.checkpointing import Checkpoint
+from sluice.core.options import CheckpointMode
+from sluice.core.workload import State
+
+from tests.unit.migration.town import Town
+
+MODES = ("none", "application", "kubelet")
+DUMP = "s3://bucket/w-w-g0-pod"
+NOTICE_SECONDS = 120
+
+
+def saved_by(mode: str) -> str:
+    return DUMP if mode == "kubelet" else ""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("copies", [1, 4])
+def test_a_notice_however_often_it_comes(town: Town, mode: str, copies: int) -> None:
+    node = town.runs("w", mode)
+    event = town.notice(node)
+
+    for _ in range(copies):
+        town.hear(event)
+        town.save()
+        town.pass_quietly(20)
+    town.end(node)
+    town.pass_quietly(60)
+
+    town.runs_once_more("w", saved=saved_by(mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_death_without_notice(town: Town, mode: str) -> None:
+    node = town.runs("w", mode)
+    town.clock.pass_ms(60_000)
+
+    town.end(node)
+    town.pass_quietly(20)
+
+    town.runs_once_more("w")
+
+
+def test_a_death_without_notice_after_an_earlier_checkpoint(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    kept = Checkpoint("w", 0, DUMP, town.clock.now(), CheckpointMode.KUBELET)
+    town.migrations.keep(kept, retain=3)
+    town.saved_seen.add(DUMP)
+
+    town.end(node)
+    town.pass_quietly(20)
+
+    town.runs_once_more("w", saved=DUMP)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_notice_that_comes_100_seconds_late(town: Town, mode: str) -> None:
+    node = town.runs("w", mode)
+    event = town.notice(node)
+    town.clock.pass_ms(100_000)
+
+    town.hear(event)
+    town.pass_quietly(20)
+    town.end(node)
+    town.pass_quietly(60)
+
+    town.runs_once_more("w")
+
+
+def test_a_notice_that_comes_after_the_machine_is_gone(town: Town) -> None:
+    node = town.runs("w")
+    event = town.notice(node)
+    town.clock.pass_ms(NOTICE_SECONDS * 1000)
+    town.end(node)
+    town.pass_quietly(20)
+    town.kubernetes.notice_the_dead()
+
+    assert town.hear(event).moved == ()
+    town.pass_quietly(60)
+
+    town.runs_once_more("w")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_notice_for_a_machine_that_nobody_knows(town: Town, mode: str) -> None:
+    town.runs("w", mode)
+    before = town.row("w")
+
+    assert town.hear(town.notice("node-4711")).dropped
+    town.pass_quietly(20)
+
+    assert town.row("w") == before
+    assert town.kubernetes.running() == ["w"]
+    assert (town.row("w").state, town.migrations.rows) == (State.DISPATCHED, {})
+
+
+def test_a_dump_that_is_slower_than_the_window(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+
+    town.hear(town.notice(node))
+    town.pass_quietly(NOTICE_SECONDS)
+    town.end(node)
+    town.save()
+    town.pass_quietly(60)
+
+    town.runs_once_more("w")
+    assert town.migrations.rows["w#0"].error == "the dump was not complete in time"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_replacement_that_is_slower_than_the_window(town: Town, mode: str) -> None:
+    node = town.runs("w", mode)
+
+    town.hear(town.notice(node))
+    town.save()
+    town.pass_quietly(NOTICE_SECONDS, nodes=False)
+    town.end(node)
+    town.pass_quietly(60)
+
+    town.runs_once_more("w", saved=saved_by(mode))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ten_machines_at_once(town: Town, mode: str) -> None:
+    nodes = {}
+    for number in range(10):
+        nodes[f"w{number}"] = node = town.runs(f"w{number}", mode)
+        town.kubernetes.objects["Node", "", node]["spec"]["unschedulable"] = True  # one for each
+    for node in nodes.values():
+        town.kubernetes.objects["Node", "", node]["spec"]["unschedulable"] = False
+
+    for event in [town.notice(node) for node in nodes.values()]:
+        town.hear(event)
+    town.save()
+    town.pass_quietly(NOTICE_SECONDS)
+    for node in nodes.values():
+        town.end(node)
+    town.pass_quietly(60)
+
+    assert len(set(nodes.values())) == 10
+    for name in nodes:
+        town.runs_once_more(name, saved=saved_by(mode).replace("w-w-", f"w-{name}-"))
