@@ -12,7 +12,7 @@ import pytest
 from local import stack as embedded
 from local.endpoints import Endpoints
 from local.settings import Layout, Settings, default_cache
-from tests.e2e.stack import BUCKET, TENANTS, Stack
+from tests.e2e.stack import BUCKET, INSTANCE_SECONDS, KARPENTERS_QUEUE, TENANTS, Stack
 
 SOON_SECONDS = "15"
 
@@ -28,8 +28,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         return
     state = tmp_path_factory.mktemp("stack")
     try:
-        endpoints = embedded.up(Settings(state, default_cache(), instance_delay=0.5), print)
-        yield prepared(Stack(endpoints))
+        settings = Settings(
+            state,
+            default_cache(),
+            instance_delay=INSTANCE_SECONDS,
+            interruption_queue=KARPENTERS_QUEUE,
+        )
+        yield prepared(Stack(embedded.up(settings, print)))
     finally:
         embedded.down(state)
     assert left_behind(state) == []
@@ -54,7 +59,17 @@ def impatient(stack: Stack) -> Iterator[Stack]:
 def prepared(stack: Stack) -> Stack:
     stack.apply(*TENANTS)
     stack.client("s3").create_bucket(Bucket=BUCKET)
+    stack.client("events").disable_rule(Name=KARPENTERS_QUEUE)  # as with no queue at all
     return stack
+
+
+@pytest.fixture
+def karpenter_hears(stack: Stack) -> Iterator[None]:
+    """Karpenter's own interruption queue is filled as well."""
+    events = stack.client("events")
+    events.enable_rule(Name=KARPENTERS_QUEUE)
+    yield
+    events.disable_rule(Name=KARPENTERS_QUEUE)
 
 
 def left_behind(state: Path) -> list[list[str]]:

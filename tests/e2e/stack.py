@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ from local.settings import CLONE, Layout
 T = TypeVar("T")
 Document = dict[str, Any]
 NAMESPACE, BUCKET, SOURCE = "team-blue", "team-blue-data", "blue.pipeline"
+KARPENTERS_QUEUE = "karpenter-interruptions"
+INSTANCE_SECONDS = 0.5  # from launch to running
 PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.3
 TENANTS: tuple[Document, ...] = (
@@ -214,6 +217,27 @@ class Stack:
     def pods(self, workload: str) -> list[Document]:
         selector = f"sluice.dev/workload={workload}"
         return self.objects(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
+
+    def machine_of(self, workload: str) -> tuple[str, str]:
+        """Node and instance on which a workload runs."""
+        (pod,) = self.pods(workload)
+        node = pod["spec"]["nodeName"]
+        found = self.kubernetes.call("GET", f"/api/v1/nodes/{node}")
+        return node, found["spec"]["providerID"].rpartition("/")[2]
+
+    def market(self, path: str, **body: str) -> Any:
+        """Ask the embedded EC2 for what no API of AWS offers; with a body, do it."""
+        request = urllib.request.Request(
+            f"{self.endpoints.ec2}/_market/{path}",
+            data=json.dumps(body).encode() if body else None,
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answered:
+            return json.load(answered)
+
+    def timeline(self, workload: str) -> list[Document]:
+        found: list[Document] = json.loads(self.sluice("events", workload, "-o", "json"))["items"]
+        return found
 
     def jobs(self, workload: str) -> list[Document]:
         selector = f"sluice.dev/workload={workload}"
