@@ -61,7 +61,7 @@ CASES = [
     ("never ran", PENDING, replace(PENDING, state=State.CANCELLED), [ROOT], False, ["Cancelled"]),
     ("moved up", PENDING, replace(PENDING, priority=5), [], False, ["Reprioritized"]),
     ("nothing new", DISPATCHED, replace(DISPATCHED, ready_pods=1), [], False, []),
-    ("source is fenced", MIGRATING, replace(MIGRATING, gone=True), [], True, ["Stopped"]),
+    ("source is fenced", MIGRATING, replace(MIGRATING, gone=True), [], True, []),
 ]
 
 

@@ -49,7 +49,9 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     elif now.priority != before.priority:
         message = f"priority {before.priority} → {now.priority}"
         yield Happening(now, at, "Reprioritized", message)
-    if now.gone and not (before is not None and before.gone):
+    moving = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
+    if now.gone and not (before is not None and before.gone) and not moving:
+        # The record of a move tells the same as SourceFenced, and to the millisecond.
         yield Happening(now, at, "Stopped", "its pods are proven gone")
     if before is not None and before.reservation and not now.reservation:
         yield Happening(before, at, "QuotaReleased", f"quota of {before.cq} given back")
