@@ -11,6 +11,7 @@ import pytest
 from sluice.core.workload import (
     Intent,
     IntentKind,
+    PodSet,
     State,
     Workload,
     gone,
@@ -143,6 +144,74 @@ def test_a_latecomer_gets_its_weighted_share_by_preemption_and_then_there_is_pea
         plane.clock.pass_ms(1000)
         assert plane.admit()(ROOT).preempted == 0
         assert held(plane, "x", "y") == (6, 2)
+
+
+def big(cores: int) -> dict[str, Any]:
+    return {"pod_sets": (PodSet("main", 1, {"cpu": cores * 1000}),)}
+
+
+def test_what_others_stop_for_is_kept_from_newcomers_while_they_stop() -> None:
+    plane = a_plane(*pool(("x", "1"), ("y", "1"), ("z", "1"), size=4), fairSharing={})
+    backlog(plane, "y", 4)
+    plane.admit()(ROOT)
+    backlog(plane, "x", 1, **big(2))
+    assert plane.admit()(ROOT).preempted == 2
+
+    backlog(plane, "z", 1)  # its share would be smaller than that of x
+    assert stop_yielding(plane, most=1) == 1
+    plane.admit()(ROOT)
+    assert held(plane, "x", "y", "z") == (0, 3, 0)
+    assert refusal(plane, "x004")[0] == "PRIORITY:WaitingForPreempted"
+
+    assert stop_yielding(plane) >= 1
+    plane.admit()(ROOT)
+    assert len(holders(plane, "x")) == 1
+    assert sum(w.state is State.RECLAIMING for w in holders(plane, "y")) <= 1
+
+
+def test_one_for_whom_others_stop_is_looked_at_however_many_line_up_before_it() -> None:
+    plane = a_plane(queue("x", 2, preemption=RECLAIM))
+    backlog(plane, "x", 2, priority=1)
+    plane.admit()(ROOT)
+    backlog(plane, "x", 1, priority=5, **big(2))
+    assert plane.admit()(ROOT).preempted == 2
+    plane.workloads.write(replace(plane.record("x002"), created_at=plane.clock.now() + 10**6))
+    backlog(plane, "x", 30, priority=5, **big(1))
+
+    stop_yielding(plane)
+    replace(plane.admit(), heads=10)(ROOT)
+
+    assert [w.id for w in holders(plane, "x")] == ["x002"]
+
+
+def test_a_place_is_not_kept_before_one_that_could_evict_it_at_once() -> None:
+    plane = a_plane(queue("x", 2, preemption=RECLAIM))
+    backlog(plane, "x", 1, priority=1, **big(2))
+    plane.admit()(ROOT)
+    backlog(plane, "x", 1, priority=5, **big(2))
+    assert plane.admit()(ROOT).preempted == 1
+    backlog(plane, "x", 1, priority=9, **big(2))
+
+    stop_yielding(plane)
+    plane.admit()(ROOT)
+
+    assert [w.id for w in holders(plane, "x")] == ["x002"]
+
+
+def test_who_yielded_lately_does_not_evict_in_turn() -> None:
+    plane = a_plane(queue("x", 1, preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"}))
+    backlog(plane, "x", 2)
+    plane.admit()(ROOT)
+    older, newer = plane.record("x000"), plane.record("x001")
+    accounts = ({"outcome": "preempt", "by": newer.id, "ended_at": plane.clock.now()},)
+    plane.workloads.write(replace(newer, state=State.ADMITTED, reservation=older.reservation,
+                                  cluster=older.cluster))  # fmt: skip
+    waiting = replace(older, state=State.PENDING, reservation=None, cluster="", runs=accounts)
+    plane.workloads.write(waiting)
+
+    assert plane.admit()(ROOT).preempted == 0
+    plane.clock.pass_ms(10 * 60_000)
+    assert plane.admit()(ROOT).preempted == 1
 
 
 def test_a_drained_queue_is_emptied_even_if_nobody_waits() -> None:

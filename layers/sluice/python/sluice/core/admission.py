@@ -19,7 +19,14 @@ from sluice.core.books import Books
 from sluice.core.explanation import blocked_by, explain
 from sluice.core.fairness import Shares, Tournament
 from sluice.core.flavors import Fit
-from sluice.core.model import Assignment, CheckState, Gate, PreemptionReason, StopPolicy
+from sluice.core.model import (
+    Assignment,
+    CheckState,
+    Gate,
+    PreemptionReason,
+    StopPolicy,
+    WithinClusterQueue,
+)
 from sluice.core.nomination import Nominator
 from sluice.core.plan import Admission, Plan, PreemptionStep, Refusal
 from sluice.core.preemption import VictimSearch
@@ -121,6 +128,7 @@ class Scheduler:
         self._by_node = {queue.node: queue for queue in self._queues.values()}
         self._waiting_in: dict[str, WaitingQueue] = {}
         self._pending: dict[str, _Pending] = {}
+        self._made_room_for: dict[str, None] = {}
         self._gated: dict[str, tuple[Workload, Gate]] = {}
         self._expired: dict[str, Workload] = {}
         self._ready: set[int] = set()  # queues with a line that is not parked
@@ -161,6 +169,20 @@ class Scheduler:
         if not line.parked and queue.inactive is None:
             self._ready.add(queue.node)
             self._changed = True
+
+    def make_room_for(self, workload_id: str) -> None:
+        """Says that others were evicted for a waiting workload in an earlier life of this state.
+
+        What they give back is kept for it (or an equal one ahead of it) before anybody else.
+        """
+        self._made_room_for[workload_id] = None
+
+    def note_yield(self, victim: str, preemptor: str) -> None:
+        """Says that one yielded to the other lately, so that it may not evict it in turn.
+
+        To be called after `enqueue`, since a newcomer makes all that forgotten.
+        """
+        self._yielding.note(victim, preemptor)
 
     def hold(self, holding: Holding) -> None:
         """Counts a workload that already holds quota, even beyond quota, as after a quota cut."""
@@ -235,6 +257,7 @@ class Scheduler:
         self._drain(current)
         self._admit_pending(current)
         self._wake(now_ms)
+        self._serve_preemptors(current)
         kept_free = self._serve_longest_waiting(current)
         while not current.done:
             for entry in self._ordered(self._nominate(current), current):
@@ -314,6 +337,30 @@ class Scheduler:
         if self._search.next_end_ms is not None:
             heappush(self._wakeups, self._search.next_end_ms)
             self._search.next_end_ms = None
+
+    def _serve_preemptors(self, current: _Pass) -> None:
+        """Those for whom others stop take their place first: Kueue's sticky preemptor.
+
+        Not before one that could evict it in turn as soon as it runs.
+        """
+        waiting: list[tuple[int, tuple[int, int, str], WaitingQueue, Line]] = []
+        for workload_id in self._made_room_for:
+            queue = self._waiting_in.get(workload_id)
+            if queue is None or queue.inactive is not None:
+                continue
+            line = queue.backlog.line_of[workload_id]
+            front, head = line.front(), self._head(queue, current)
+            if queue.config.preemption.within_cluster_queue is not WithinClusterQueue.NEVER and (
+                head is not None and head.priority > line.priority
+            ):
+                continue
+            if front is not None:
+                waiting.append((-line.priority, front[:3], queue, line))
+        self._made_room_for.clear()
+        for _, _, queue, line in sorted(waiting, key=itemgetter(0, 1)):
+            entry = self._nominate_line(queue, line, current)
+            if entry is not None and entry.nomination.fit is Fit.FIT:
+                self._process(entry, current)
 
     def _serve_longest_waiting(self, current: _Pass) -> list[tuple[int, Cells]]:
         """Looks first at those who have waited too long, and keeps free what they lack.

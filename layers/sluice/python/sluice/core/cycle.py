@@ -5,7 +5,7 @@ Between the records of the protocol (core.workload) and the scheduler (core.admi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sluice.core import model
@@ -27,6 +27,7 @@ from sluice.core.workload import (
 )
 
 MOST_PASSES = 20
+PEACE_MS = 600_000  # how long nobody evicts whom it yielded to
 UNLISTED = "ledger/"  # prefix of the stand-ins for quota whose holders were not read
 
 
@@ -171,9 +172,33 @@ def schedule(
     if policy.admission_fair_sharing is not None:
         for local_queue, account in accounts(gathered, policy.admission_fair_sharing).items():
             scheduler.set_account(local_queue, account)
-    for position, workload in enumerate(gathered.waiting):
-        scheduler.enqueue(entry(workload, position), parked=workload.id in gathered.parked)
+    _line_up(scheduler, gathered)
     return scheduler
+
+
+def _line_up(scheduler: Scheduler, gathered: Gathered) -> None:
+    """Those who wait, with what earlier passes decided about them."""
+    expected = preemptors((*gathered.holders, *gathered.releasing))
+    parked = gathered.parked - expected
+    for position, workload in enumerate(gathered.waiting):
+        scheduler.enqueue(entry(workload, position), parked=workload.id in parked)
+    for workload_id in sorted(expected):
+        scheduler.make_room_for(workload_id)
+    for victim, preemptor in yielded((*gathered.waiting, *gathered.holders), gathered.now):
+        scheduler.note_yield(victim, preemptor)
+
+
+def preemptors(holders: Iterable[Workload]) -> frozenset[str]:
+    """Workloads that others are stopping for, or have just stopped for."""
+    return frozenset(w.intent.by for w in holders if w.intent is not None and w.intent.by)
+
+
+def yielded(workloads: Iterable[Workload], now: int) -> Iterator[tuple[str, str]]:
+    """Who yielded to whom within the last minutes, as the accounts of their runs tell."""
+    for workload in workloads:
+        last = workload.runs[-1] if workload.runs else {}
+        if last.get("by") and now - last["ended_at"] < PEACE_MS:
+            yield workload.id, last["by"]
 
 
 def used_after(usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]) -> dict[str, Cells]:

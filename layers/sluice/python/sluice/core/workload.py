@@ -358,7 +358,8 @@ def release(workload: Workload, now: int) -> Change:
     guard = Guard(
         (State.RECLAIMING,), workload.generation, workload.uid, ("gone",), intent=intent.kind
     )
-    ended = {"runs": run(workload, intent.kind.value, now)}
+    account = run(workload, intent.kind.value, now)
+    ended = {"runs": account | {"by": intent.by} if intent.by else account}
     taken = ("reservation", "gone", "intent", "cluster", "uid")
     reason = {"code": intent.reason, "message": intent.message}
     if intent.kind is IntentKind.CANCEL:

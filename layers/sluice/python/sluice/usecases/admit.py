@@ -17,6 +17,7 @@ from sluice.core.cycle import (
     accounts,
     decide,
     past_after,
+    preemptors,
     used_after,
 )
 from sluice.core.model import (
@@ -163,6 +164,14 @@ class Admit:
             ]
             holders = [w for w in self.workloads.get_many(ids) if w.reservation and w.root == root]
         releases = [w for w in records if awaits_release(w) and w.root == root]
+        # Those for whom others stop, however many have lined up before them meanwhile.
+        missing = preemptors((*holders, *releases)) - {w.id for w in records}
+        late = self.workloads.get_many(sorted(missing))
+        waiting += [
+            w
+            for w in late
+            if waits(w, now) and w.cq in config.queues.cluster_queues and root_of(w.cq) == root
+        ]
         # Quota that this very cycle gives back may be what the parked wait for.
         parked = (
             frozenset[str]()
