@@ -52,6 +52,7 @@ FUNCTIONS = (
         memory_mb=512,
         tables={
             "Workloads": ("PutItem",),
+            "Workloads/inbox": ("Query",),
             "Manifests": ("BatchWriteItem",),
             "Catalog": _CATALOG,
         },

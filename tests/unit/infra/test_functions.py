@@ -73,9 +73,12 @@ def test_only_admit_may_write_ledgers(assembly: Assembly) -> None:
     assert writers == {"admit"}
 
 
-def test_submit_may_create_records_and_nothing_else(assembly: Assembly) -> None:
+def test_submit_may_create_records_count_those_who_wait_and_nothing_else(
+    assembly: Assembly,
+) -> None:
     assert table_rights(assembly, "submit") == {
         "Workloads": {"PutItem"},
+        "Workloads/inbox": {"Query"},
         "Manifests": {"BatchWriteItem"},
         "Catalog": {"GetItem", "Query"},
     }

@@ -369,3 +369,71 @@ def test_without_aging_priority_always_goes_first() -> None:
     plane.admit()(ROOT)
 
     assert [w.id for w in holders(plane, "x")] == ["x001"]
+
+
+def test_who_waited_longer_than_its_deadline_is_cancelled_and_says_why() -> None:
+    plane = a_plane(queue("x", 1))
+    backlog(plane, "x", 1)
+    plane.admit()(ROOT)
+    backlog(plane, "x", 1, options={"deadlines": {"max_pending_seconds": 60}})
+    plane.clock.pass_ms(60_000)
+    plane.admit()(ROOT)
+    assert plane.record("x001").state is State.PENDING
+
+    plane.clock.pass_ms(1)
+    finish(plane, "x000")
+    plane.admit()(ROOT)
+
+    late = plane.record("x001")
+    assert (late.state, late.reason["code"]) == (
+        State.CANCELLED,
+        "MISCONFIGURATION:DeadlinePassed",
+    )
+    assert plane.ledgers.read(ROOT).usage == {}
+    batches = list(plane.ledgers.batches(ROOT))
+    assert batches[-1]["expired"] == [["x001", 0, "x", {}]]
+
+
+def test_after_a_run_the_time_to_wait_begins_again() -> None:
+    plane = a_plane(queue("x", 1))
+    backlog(plane, "x", 1, options={"deadlines": {"max_pending_seconds": 60}})
+    plane.clock.pass_ms(600_000)
+    runs = ({"outcome": "requeue", "ended_at": plane.clock.now() - 60_000},)
+    plane.workloads.write(replace(plane.record("x000"), generation=1, runs=runs))
+
+    assert plane.admit()(ROOT).admitted == 1
+
+
+def test_caps_count_who_runs_already() -> None:
+    caps = {"sluice.dev/max-running-per-user": "1"}
+    capped = queue("x", 9)
+    capped["metadata"]["annotations"] = caps
+    plane = a_plane(capped)
+    team = local_queue("x", "x")
+    team["metadata"]["annotations"] = {"sluice.dev/max-running": "2"}
+    edit(plane, team)
+    backlog(plane, "x", 1, submitted_by="ann")
+    plane.admit()(ROOT)
+
+    backlog(plane, "x", 2, submitted_by="ann")
+    backlog(plane, "x", 1, submitted_by="bob")
+    backlog(plane, "x", 1, submitted_by="cid")
+    plane.admit()(ROOT)
+
+    assert [w.submitted_by for w in holders(plane, "x")] == ["ann", "bob"]
+    assert refusal(plane, "x001")[0] == "QUOTA:UserCap"
+    assert refusal(plane, "x004")[0] == "QUOTA:ConcurrencyCap"
+
+
+def test_nobody_is_preempted_before_the_minimum_run_time_of_the_policy_or_its_own() -> None:
+    plane = a_plane(queue("x", 2, preemption=RECLAIM), minRuntime="5m")
+    backlog(plane, "x", 1)
+    backlog(plane, "x", 1, options={"min_runtime_ms": 600_000})
+    plane.admit()(ROOT)
+    backlog(plane, "x", 2, priority=5)
+
+    assert plane.admit()(ROOT).preempted == 0
+    plane.clock.pass_ms(300_000)
+    assert plane.admit()(ROOT).preempted == 1
+    plane.clock.pass_ms(300_000)
+    assert plane.admit()(ROOT).preempted == 1

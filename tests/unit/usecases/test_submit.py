@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 from sluice.core.identity import workload_id
 from sluice.core.workload import State, Workload
-from sluice.ports import Created
+from sluice.ports import CatalogEdit, Created
 
 from tests.fakes import MemoryWorkloads
-from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message
+from tests.unit.usecases.plane import (
+    NAMESPACE,
+    TENANT,
+    Plane,
+    a_document,
+    a_message,
+    a_workload,
+)
 from tests.unit.usecases.world import ROOT
 
 
@@ -325,3 +332,24 @@ def test_a_reference_is_read_and_judged_like_a_body() -> None:
 
     assert outcome.accepted == 1
     assert plane.record(workload_id(NAMESPACE, "k1")).state is State.PENDING
+
+
+def test_a_tenant_may_have_so_many_waiting_and_the_next_is_visibly_rejected() -> None:
+    plane = Plane()
+    tenant = {**TENANT, "spec": {**TENANT["spec"], "maxPending": 2}}
+    version = plane.catalog.snapshot().version
+    assert plane.catalog.edit(CatalogEdit(version, (("Tenant", "blue", tenant),)))
+    plane.put(a_workload("other", queue="elsewhere/research"))
+    submit = plane.submit()
+
+    done = submit([a_message(a_document(key), key) for key in ("k1", "k2", "k3")])
+
+    assert (done.accepted, done.rejected) == (2, 1)
+    (capped,) = [w for w in plane.workloads.rows.values() if w.state is State.REJECTED]
+    assert capped.reason["code"] == "QUOTA:PendingCap"
+    assert "has 2 workloads waiting already" in capped.reason["message"]
+
+    plane.admit()(ROOT)
+    plane.clock.pass_ms(10_000)
+    assert submit([a_message(a_document("k3"), "again")]).accepted == 1
+    assert plane.record(capped.id).state is State.PENDING

@@ -76,10 +76,11 @@ class Cycle:
     preempted: tuple[Step, ...]
     refusals: Mapping[str, Refusal]
     plan: Plan | None = field(default=None, compare=False)
+    expired: tuple[Step, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return (*self.released, *self.admitted, *self.preempted)
+        return (*self.released, *self.expired, *self.admitted, *self.preempted)
 
 
 def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
@@ -90,6 +91,9 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         for w in gathered.releasing
         if awaits_release(w) and w.reservation is not None
     )
+    expired = tuple(expiry(w, now) for w in gathered.waiting if is_late(w, now))
+    late = {step.change.before.id for step in expired}
+    gathered = replace(gathered, waiting=[w for w in gathered.waiting if w.id not in late])
     usage = used_after(gathered.usage, released)
     if (settings := policy.admission_fair_sharing) is not None:
         past = past_after(accounts(gathered, settings), released, settings, now)
@@ -123,7 +127,7 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
         if (victim := holders.get(step.victim))
         and victim.state in (State.ADMITTED, State.DISPATCHED)
     ]
-    return Cycle(released, tuple(admitted), tuple(preempted), refusals, plan)
+    return Cycle(released, tuple(admitted), tuple(preempted), refusals, plan, expired)
 
 
 def run(scheduler: Scheduler, now: int) -> Plan:
@@ -246,6 +250,27 @@ def past_after(
     return {queue: account for queue, account in faded.items() if not account.forgotten}
 
 
+def deadline_ms(workload: Workload) -> int | None:
+    """When it has waited as long as it may, since its submission or since it ran last."""
+    seconds = workload.options.get("deadlines", {}).get("max_pending_seconds")
+    if seconds is None:
+        return None
+    since = workload.runs[-1]["ended_at"] if workload.runs else workload.created_at
+    return int(since + 1000 * seconds)
+
+
+def is_late(workload: Workload, now: int) -> bool:
+    deadline = deadline_ms(workload)
+    return deadline is not None and deadline < now
+
+
+def expiry(workload: Workload, now: int) -> Step:
+    seconds = workload.options["deadlines"]["max_pending_seconds"]
+    message = f"it waited longer than its deadlines.maxPending of {seconds} s"
+    change = lifecycle.cancel_pending(workload, message, now, Reason.DEADLINE_PASSED)
+    return Step(change, workload.cq, {})
+
+
 def entry(workload: Workload, sequence: int = 0) -> model.Workload:
     """A record as the scheduler sees it."""
     options = workload.options
@@ -265,6 +290,7 @@ def entry(workload: Workload, sequence: int = 0) -> model.Workload:
         preemptible=bool(options.get("preemptible", True))
         and workload.state is not State.RECLAIMING,
         min_run_ms=int(options.get("min_runtime_ms", 0)),
+        deadline_ms=deadline_ms(workload),
     )
 
 

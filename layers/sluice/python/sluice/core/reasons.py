@@ -28,6 +28,7 @@ class Reason(StrEnum):
     BUDGET_EXHAUSTED = "QUOTA:BudgetExhausted"
     USER_CAP = "QUOTA:UserCap"
     CONCURRENCY_CAP = "QUOTA:ConcurrencyCap"
+    PENDING_CAP = "QUOTA:PendingCap"
     LOWER_SHARE = "FAIRSHARE:LowerShare"
     BEHIND_HIGHER = "PRIORITY:BehindHigher"
     WAITING_FOR_PREEMPTED = "PRIORITY:WaitingForPreempted"
@@ -100,6 +101,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     ),
     Reason.USER_CAP: (Action.WAIT, "The user already runs as many workloads as the queue allows."),
     Reason.CONCURRENCY_CAP: (Action.WAIT, "The queue already runs as many workloads as it may."),
+    Reason.PENDING_CAP: (
+        Action.CHANGE_REQUEST,
+        "The tenant already has as many workloads waiting as it may.",
+    ),
     Reason.LOWER_SHARE: (Action.WAIT, "A queue with a smaller share of the cohort goes first."),
     Reason.BEHIND_HIGHER: (Action.WAIT, "Workloads ahead of it in the order go first."),
     Reason.WAITING_FOR_PREEMPTED: (

@@ -240,7 +240,12 @@ def may_evict(queue: ClusterQueue) -> bool:
 
 def audit(cycle: Cycle, batch: Sequence[Step]) -> Mapping[str, Any]:
     """The lines of the batch record, by what happened."""
-    kinds = {"released": cycle.released, "admitted": cycle.admitted, "preempted": cycle.preempted}
+    kinds = {
+        "released": cycle.released,
+        "expired": cycle.expired,
+        "admitted": cycle.admitted,
+        "preempted": cycle.preempted,
+    }
     chosen = {id(step) for step in batch}
     lines = {kind: [s.line for s in steps if id(s) in chosen] for kind, steps in kinds.items()}
     return {kind: rows for kind, rows in lines.items() if rows}
@@ -259,8 +264,8 @@ def pass_summary(
         refusal.workload: [refusal.reason.value, refusal.message, refusal.position]
         for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]
     }
-    admitted = {step.change.before.id for step in cycle.admitted}
-    parked = [w.id for w in gathered.waiting if w.id not in admitted][:KEPT_PARKED]
+    done = {step.change.before.id for step in (*cycle.admitted, *cycle.expired)}
+    parked = [w.id for w in gathered.waiting if w.id not in done][:KEPT_PARKED]
     return {
         "at": gathered.now,
         "parked_at": last["parked_at"] if last else gathered.now,

@@ -18,6 +18,7 @@ from sluice.core.workload import PodSet, State, Workload
 from sluice.errors import ManifestUnavailable
 from sluice.ports import Catalog, CatalogSnapshot, Clock, Created, Document, Manifests, Workloads
 from sluice.usecases.configuration import configured
+from sluice.usecases.pending_caps import PendingCaps
 
 DEFAULT_PRIORITY_CLASS = "default"
 
@@ -60,6 +61,10 @@ class Submit:
     catalog: Catalog
     clock: Clock
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+    caps: PendingCaps = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "caps", PendingCaps(self.workloads, self.clock))
 
     def __call__(self, messages: Sequence[Message]) -> Submitted:
         snapshot = self.catalog.snapshot()
@@ -108,7 +113,14 @@ class Submit:
         found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
         if isinstance(found, Rejected):
             return rejected(found, Reason.SCHEMA_INVALID, found.errors), None
-        return placed(found, snapshot)
+        workload, manifest = placed(found, snapshot)
+        if manifest is not None and not self.caps.take(tenant, configured(snapshot).queues):
+            advice = (
+                f"tenant {tenant.name} has {tenant.max_pending} workloads waiting already, its "
+                "maxPending; submit the same again once some of them run, or cancel some"
+            )
+            return rejected(found, Reason.PENDING_CAP, [{"field": "", "message": advice}]), None
+        return workload, manifest
 
     def fetched(
         self, reference: documents.ManifestReference, tenant: Tenant
