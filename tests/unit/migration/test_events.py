@@ -139,6 +139,7 @@ def test_a_wish_of_the_api_is_no_notice() -> None:
         an_event("Sluice Migration Requested", workload="abc"),
         ENVELOPE | {"time": "yesterday"},
         {"detail": None},
+        [],
     ],
 )
 def test_what_cannot_be_read_says_why_and_raises_nothing(event: dict[str, Any]) -> None:

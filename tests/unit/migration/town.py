@@ -48,13 +48,15 @@ class Town(World):
             self.observers, self.clock, self.migrate(f), self.offerings, pool=Inline(),
         )(CLUSTER, names)  # fmt: skip
 
-    def hear(self, event: dict[str, Any]) -> Handled:
+    def interrupt_use(self) -> Interrupt:
         f = self.fragile
-        use = Interrupt(
+        return Interrupt(
             f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
             f(self.migrations), self.timeline, self.clock, pool=Inline(),
         )  # fmt: skip
-        (handled,) = use(event, account="1", region="r")
+
+    def hear(self, event: dict[str, Any]) -> Handled:
+        (handled,) = self.interrupt_use()(event, account="1", region="r")
         return handled
 
     def tell(self) -> None:

@@ -103,7 +103,8 @@ def read(envelope: Mapping[str, Any]) -> Heard:
     try:
         return _read(envelope)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        kind = envelope.get("detail-type") or envelope.get("detail_type")
+        named = envelope if isinstance(envelope, Mapping) else {}
+        kind = named.get("detail-type") or named.get("detail_type")
         return Unreadable(f"{kind!r}: {type(error).__name__}: {error}")
 
 

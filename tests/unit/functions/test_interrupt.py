@@ -1,0 +1,81 @@
+"""The function behind the queue of interruptions, on batches of events as EC2 sends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sluice import bootstrap
+from sluice.core.workload import State
+from sluice.errors import ClusterError
+
+from functions import interrupt
+from tests.unit.functions.conftest import Context
+from tests.unit.functions.events import REGION, sqs
+from tests.unit.migration.town import Town
+
+ACCOUNT = "123456789012"
+
+
+class NoisyTown(Town):
+    """Its events are those of the account and Region in which the function runs."""
+
+    def event(self, kind: str, at: int, detail: dict[str, str]) -> dict[str, Any]:
+        zone = f"arn:aws:ec2:{REGION}a:instance/{detail['instance-id']}"
+        ours = {"account": ACCOUNT, "region": REGION, "resources": [zone]}
+        return super().event(kind, at, detail) | ours
+
+
+@pytest.fixture
+def town(monkeypatch: pytest.MonkeyPatch) -> NoisyTown:
+    town = NoisyTown()
+    monkeypatch.setattr(bootstrap, "interrupt", town.interrupt_use)
+    return town
+
+
+def failures(answer: Any) -> list[str]:
+    return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+
+
+def test_a_batch_of_copies_strangers_and_noise_moves_one_workload_once(
+    town: NoisyTown, context: Context
+) -> None:
+    node = town.runs("w")
+    warning = town.notice(node)
+    launched = town.event(
+        "EC2 Instance State-change Notification",
+        town.clock.now(),
+        {"instance-id": "i-0abc", "state": "running"},
+    )
+    noise = [launched, town.notice("node-4711"), warning | {"account": "111122223333"}, {}, "[]"]
+
+    answer = interrupt.handler(
+        sqs(warning, *noise, warning, "{", warning, warning, queue="interruptions"), context
+    )
+
+    assert failures(answer) == ["m7"], "only what is no JSON comes again, and then is a dead letter"
+    assert town.row("w").state is State.RECLAIMING
+    assert list(town.migrations.rows) == ["w#0"]
+    town.pass_quietly(20)
+    town.runs_once_more("w")
+
+
+def test_a_cluster_that_does_not_answer_gives_back_its_own_events_only(
+    town: NoisyTown, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = town.runs("w")
+    warning = town.notice(node)
+    cluster = town.kubernetes.cluster
+
+    def silent(name: str) -> Any:
+        raise ClusterError(f"{name} does not answer")
+
+    monkeypatch.setattr(town.kubernetes, "cluster", silent)
+    batch = sqs({"detail": None}, warning, queue="interruptions")
+    assert failures(interrupt.handler(batch, context)) == ["m1"]
+    assert town.row("w").state is State.DISPATCHED
+
+    monkeypatch.setattr(town.kubernetes, "cluster", cluster)
+    assert failures(interrupt.handler(batch, context)) == []
+    town.pass_quietly(20)
+    town.runs_once_more("w")
