@@ -11,7 +11,6 @@ from kubernetes import config as kubernetes_config
 from local.endpoints import Endpoints
 
 BUCKET, NAMESPACE = "team-blue-data", "team-blue"
-CHECKPOINT = "sluice.dev/checkpoint"  # of a node: the program that saves processes, or why none
 
 
 class Witness:
@@ -33,13 +32,6 @@ class Witness:
 
     def nodes(self) -> set[str]:
         return {node.metadata.name for node in self.core.list_node().items}
-
-    def why_no_dumps(self) -> str:
-        """Why the nodes of this machine cannot save processes; empty if they can."""
-        for node in self.core.list_node().items:
-            if not node.metadata.labels.get(CHECKPOINT, "").startswith("criu"):
-                return str(node.metadata.annotations.get(f"{CHECKPOINT}-reason", "no reason given"))
-        return ""
 
     def instance(self, node: str) -> str:
         """The EC2 instance behind a node."""
