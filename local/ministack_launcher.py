@@ -19,6 +19,7 @@ import re
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
@@ -43,6 +44,8 @@ Send = Callable[[Json], Awaitable[None]]
 
 # The last line of a Python traceback: "ValueError: text", "module.Error: text" or a bare name.
 EXCEPTION_LINE = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+# Access key and service in the header of a signed request.
+CREDENTIAL = re.compile(r"Credential=([^/]+)/[^/]+/[^/]+/([^/]+)/")
 
 
 def report_exception_classes() -> None:
@@ -257,6 +260,15 @@ def put_aws_events(body: bytes) -> tuple[int, bytes]:
     return 200, json.dumps({"FailedEntryCount": 0, "Entries": published}).encode()
 
 
+def operation_of(scope: Json) -> str:
+    """Who calls what: access key and operation, such as `ASIA… DynamoDB_20120810.GetItem`."""
+    headers = dict(scope["headers"])
+    signed = CREDENTIAL.search(headers.get(b"authorization", b"").decode("latin-1"))
+    key, service = (signed[1], signed[2]) if signed else ("-", "-")
+    target = headers.get(b"x-amz-target", b"").decode("latin-1")
+    return f"{key} {target or service + ' ' + scope['method']}"
+
+
 async def read_body(receive: Receive) -> bytes:
     body: bytes = b""
     while True:
@@ -268,7 +280,12 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[None]]:
-    """MiniStack's ASGI application with the clusters and the route `/_local/aws-events`."""
+    """MiniStack's ASGI application with the clusters and two routes of ours.
+
+    `POST /_local/aws-events` publishes events of AWS; `GET /_local/calls` tells how often each
+    caller has called each operation.
+    """
+    calls: Counter[str] = Counter()
 
     async def app(scope: Json, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -280,15 +297,16 @@ def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[Non
 
             await ministack_app.app(scope, receive, send_with_clusters)
             return
-        is_aws_events = (
-            scope["type"] == "http"
-            and scope["method"] == "POST"
-            and scope["path"] == "/_local/aws-events"
-        )
-        if not is_aws_events:
+        route = (scope.get("method"), scope["path"]) if scope["type"] == "http" else None
+        if route == ("POST", "/_local/aws-events"):
+            status, answer = await asyncio.to_thread(put_aws_events, await read_body(receive))
+        elif route == ("GET", "/_local/calls"):
+            status, answer = 200, json.dumps(calls).encode()
+        else:
+            if route:
+                calls[operation_of(scope)] += 1
             await ministack_app.app(scope, receive, send)
             return
-        status, answer = await asyncio.to_thread(put_aws_events, await read_body(receive))
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": answer})
 

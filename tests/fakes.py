@@ -354,15 +354,17 @@ class MemoryLogs:
 @dataclass
 class MemoryLeases:
     held: dict[str, tuple[str, int]] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
 
-    def take(self, name: str, owner: str, *, until: int) -> None:
+    def take(self, name: str, owner: str, *, until: int) -> int:
         self.held[name] = (owner, until)
+        return self.done.get(name, 0)
 
-    def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
+    def acquire(self, name: str, owner: str, *, now: int, until: int, done: int = 0) -> bool:
         holder, expires = self.held.get(name, ("", 0))
         if holder != owner and expires >= now:
             return False
-        self.held[name] = (owner, until)
+        self.held[name], self.done[name] = (owner, until), done
         return True
 
 

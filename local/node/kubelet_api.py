@@ -9,6 +9,7 @@ from typing import Protocol
 from local.node import logs
 from local.node.api import ApiError
 from local.node.criu import CriuError
+from local.node.pod_run import PodRun
 from local.node.process_pod import ProcessPod
 from local.node.site import Site
 from local.node.web import Request, Response
@@ -21,7 +22,7 @@ _ELSEWHERE = re.compile(r"/(exec|attach|portForward|run)/")
 class Pods(Protocol):
     """The pods of the node that is asked."""
 
-    def find(self, namespace: str, name: str) -> ProcessPod | None: ...
+    def find(self, namespace: str, name: str) -> PodRun | None: ...
     def all(self) -> list[ProcessPod]: ...
 
 
@@ -105,7 +106,7 @@ class KubeletApi:
         self, request: Request, namespace: str, name: str, container: str
     ) -> Response:
         run = self.pods.find(namespace, name)
-        if run is None or run.state.container(container) is None:
+        if not isinstance(run, ProcessPod) or run.state.container(container) is None:
             return Response(404, f"container {container!r} of {name!r} not found\n".encode())
         seconds = float(request.query.get("timeout") or 0)
         try:
@@ -119,6 +120,8 @@ class KubeletApi:
         course = run.state.container(container) if run else None
         if run is None or course is None:
             return Response(404, f"container {container!r} of pod {name!r} not found\n".encode())
+        if not isinstance(run, ProcessPod):
+            return Response(200, b"")  # simulated: it has printed nothing
         query = request.query
         unsupported: list[str] = [key for key in ("sinceSeconds", "sinceTime") if key in query]
         unsupported += ["timestamps"] * (query.get("timestamps") == "true")

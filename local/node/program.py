@@ -31,7 +31,7 @@ from local.node.processes import Processes
 from local.node.s3_volume import Buckets
 from local.node.simulated_pod import SimulatedPod
 from local.node.site import Site, install_interpreter
-from local.node.web import port_of, serve
+from local.node.web import Listener, serve
 from local.settings import default_cache
 
 log = logging.getLogger(__name__)
@@ -64,12 +64,13 @@ class Member:
     instance: Instance
     allocatable: dict[str, str]
     uid: str
-    servers: list[asyncio.Server]
+    servers: list[Listener]
     metadata_endpoint: str
     runs: dict[str, PodRun] = field(default_factory=dict)
 
-    def find(self, namespace: str, name: str) -> ProcessPod | None:
-        return next((one for one in self.all() if one.name == f"{namespace}/{name}"), None)
+    def find(self, namespace: str, name: str) -> PodRun | None:
+        full = f"{namespace}/{name}"
+        return next((one for one in self.runs.values() if one.name == full), None)
 
     def all(self) -> list[ProcessPod]:
         return [one for one in self.runs.values() if isinstance(one, ProcessPod)]
@@ -171,7 +172,7 @@ class NodeProgram:
         metadata = await serve(
             MetadataService(instance, lambda what: self._ask_market(instance, what))
         )
-        endpoint = f"http://127.0.0.1:{port_of(metadata)}"
+        endpoint = f"http://127.0.0.1:{metadata.port}"
         member = Member(instance, machine.allocatable, "", [metadata], endpoint)
         tls = server_context(self.settings.state, self.settings.client_ca)
         kubelet = await serve(KubeletApi(self.site, member), tls=tls)
@@ -179,7 +180,7 @@ class NodeProgram:
         registration = membership.Registration(
             instance=instance,
             machine=machine,
-            kubelet_port=port_of(kubelet),
+            kubelet_port=kubelet.port,
             checkpoint=self.site.criu.label,
             checkpoint_reason=self.site.criu.reason,
         )

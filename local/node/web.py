@@ -40,29 +40,49 @@ class Response:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-async def serve(
-    handler: Handler, *, port: int = 0, tls: ssl.SSLContext | None = None
-) -> asyncio.Server:
-    """Listens on 127.0.0.1; one request per connection."""
+@dataclass(frozen=True)
+class Listener:
+    """A server on 127.0.0.1 with its open connections, which end with it."""
+
+    server: asyncio.Server
+    connections: set[asyncio.StreamWriter]
+
+    @property
+    def port(self) -> int:
+        port: int = self.server.sockets[0].getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        self.server.close()
+        for writer in self.connections:
+            writer.close()
+
+
+async def serve(handler: Handler, *, port: int = 0, tls: ssl.SSLContext | None = None) -> Listener:
+    """Listens on 127.0.0.1 only."""
+    connections: set[asyncio.StreamWriter] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
-            await _answer(handler, reader, writer)
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        connections.add(writer)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.TimeoutError):
+                while await _answer(handler, reader, writer):
+                    pass
+        finally:
+            connections.discard(writer)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
-    return await asyncio.start_server(connected, "127.0.0.1", port, ssl=tls, limit=HEAD_LIMIT)
-
-
-def port_of(server: asyncio.Server) -> int:
-    port: int = server.sockets[0].getsockname()[1]
-    return port
+    server = await asyncio.start_server(connected, "127.0.0.1", port, ssl=tls, limit=HEAD_LIMIT)
+    return Listener(server, connections)
 
 
 async def _answer(
     handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+) -> bool:
+    """Answers one request; True if the connection may carry another."""
+    request = None
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_SECONDS)
         request = _parse(head.decode("latin-1"), certified=_certified(writer))
@@ -70,11 +90,12 @@ async def _answer(
         response = Response(400, b"malformed request\n")
     else:
         response = await handler(request)
+    kept = request is not None and _may_stay(request)
     chunked = not isinstance(response.body, bytes)
     lines = [
         f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
         f"Content-Type: {response.kind}",
-        "Connection: close",
+        f"Connection: {'keep-alive' if kept else 'close'}",
         "Transfer-Encoding: chunked" if chunked else f"Content-Length: {_size(response.body)}",
         *(f"{name}: {value}" for name, value in response.headers.items()),
     ]
@@ -87,6 +108,14 @@ async def _answer(
             await writer.drain()
         writer.write(b"0\r\n\r\n")
     await writer.drain()
+    return kept
+
+
+def _may_stay(request: Request) -> bool:
+    """A new TLS connection for each log costs more than the log; bodies are not read here."""
+    unread = {"content-length", "transfer-encoding"} & request.headers.keys()
+    asked_to_close = request.headers.get("connection", "").lower() == "close"
+    return request.method == "GET" and not unread and not asked_to_close
 
 
 def _size(body: Any) -> int:

@@ -4,7 +4,10 @@
 
 Brings up an embedded stack with simulated nodes and prints: Jobs per second of the bare API server
 (created suspended, un-suspended, run, complete), of Sluice for the same Jobs sent through SQS, the
-ratio of the two, and the latency from submission to running of single jobs on a quiet stack.
+ratio of the two, the latency from submission to running of single jobs on a quiet stack, and for
+both ways what a Job costs: CPU by process, Kubernetes requests, AWS calls. Costs bear other load on
+the machine, rates do not. On AWS, the part of the emulated services and the Lambdas is not spent
+on the user's machines, hence the second ratio: CPU of the cluster alone.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ import yaml
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 
+from tests.bench.stack_costs import Meter
+
 CLONE = Path(__file__).resolve().parents[2]
 SLUICE = Path(sys.executable).with_name("sluice")
 QUOTA = CLONE / "examples" / "demo" / "quota.yaml"
@@ -48,9 +53,11 @@ def stack() -> Iterator[Path]:
             subprocess.run([SLUICE, "local", "down"], cwd=CLONE, check=False)
 
 
-def bare_jobs(kubeconfig: str, number: int) -> float:
-    """Jobs per second from the first un-suspension to the last completion, without Sluice."""
-    kubernetes_config.load_kube_config(kubeconfig)
+def bare_jobs(number: int) -> tuple[float, float]:
+    """Jobs per second up to the last completion, from the first un-suspension and from the start.
+
+    Without Sluice. Only the second counts the creations, as the rate through Sluice does.
+    """
     batch = kubernetes.BatchV1Api()
     run = uuid.uuid4().hex[:6]
     names = [f"bare-{run}-{i}" for i in range(number)]
@@ -71,9 +78,10 @@ def bare_jobs(kubeconfig: str, number: int) -> float:
         spec = {"suspend": True, "template": {"metadata": {"labels": {"bench": run}}, "spec": pod}}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
+    began = time.monotonic()
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(lambda name: batch.create_namespaced_job("default", job(name)), names))
-        began = time.monotonic()
+        created = time.monotonic()
         start = {"spec": {"suspend": False}}
         list(pool.map(lambda name: batch.patch_namespaced_job(name, "default", start), names))
     version = "0"
@@ -88,7 +96,8 @@ def bare_jobs(kubeconfig: str, number: int) -> float:
         )
         done = sum(bool(each.get("status", {}).get("succeeded")) for each in answer["items"])
         if done == number:
-            return number / (time.monotonic() - began)
+            ended = time.monotonic()
+            return number / (ended - created), number / (ended - began)
         time.sleep(1)
 
 
@@ -167,16 +176,32 @@ def main() -> None:
         subprocess.run([SLUICE, "apply", "-f", QUOTA], cwd=CLONE, check=True)
         submitter = Submitter(folder)
         submitter.ended(submitter.submit(20))  # warms the Lambdas and buys the node
-        bare = bare_jobs(submitter.kubeconfig, chosen.jobs)
-        print(f"API server alone: {chosen.jobs} Jobs, {bare:.1f}/s", flush=True)
+        kubernetes_config.load_kube_config(submitter.kubeconfig)
+        meter = Meter(folder)
+        start = meter.read()
+        bare, with_creation = bare_jobs(chosen.jobs)
+        between = meter.read()
+        bare_costs = between - start
+        print(
+            f"API server alone: {chosen.jobs} Jobs, {bare:.1f}/s once created,"
+            f" {with_creation:.1f}/s with their creation",
+            flush=True,
+        )
+        print(bare_costs.table(chosen.jobs), flush=True)
         began = time.monotonic()
         records = submitter.ended(submitter.submit(chosen.jobs))
         through = chosen.jobs / (time.monotonic() - began)
+        costs = meter.read() - between
+        meter.close()
         succeeded = sum(bool(r.result.get("succeeded")) for r in records)
         print(
             f"through Sluice:   {succeeded} of {chosen.jobs} succeeded, {through:.1f}/s", flush=True
         )
-        print(f"ratio:            {through / bare:.2f}")
+        print(costs.table(chosen.jobs), flush=True)
+        print(
+            f"ratio:            {through / bare:.2f}, {through / with_creation:.2f} with creation"
+        )
+        print(f"CPU of the cluster: {bare_costs.cluster_cpu / costs.cluster_cpu:.2f} (bare/Sluice)")
         waits = []
         for _ in range(chosen.quiet_jobs):
             (record,) = submitter.ended(submitter.submit(1))

@@ -85,9 +85,10 @@ def test_a_lease_belongs_to_one_owner_until_it_ends(ports: Ports) -> None:
 
 def test_who_takes_a_lease_ends_the_former_owner(ports: Ports) -> None:
     leases = ports.leases
-    assert leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10)
+    assert leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10, done=NOW - 3)
 
-    leases.take(CLUSTER, "b", until=NOW + 10)
+    assert leases.take(CLUSTER, "b", until=NOW + 10) == NOW - 3
+    assert leases.take("elsewhere", "b", until=NOW + 10) == 0
 
     assert not leases.acquire(CLUSTER, "a", now=NOW + 1, until=NOW + 11)
     assert leases.acquire(CLUSTER, "b", now=NOW + 1, until=NOW + 11)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from sluice.core import workload as lifecycle
 from sluice.core.workload import Intent, IntentKind, State
 from sluice.errors import KeptConflicting
-from sluice.ports import CatalogEdit, Commit, Committed
+from sluice.ports import CatalogEdit, Commit, Committed, LedgerState
 from sluice.usecases.admit import ATTEMPTS
 
 from tests.fakes import MemoryLedgers, RejectingLedgers
@@ -79,6 +81,18 @@ def test_quota_that_comes_back_is_given_at_once_to_those_who_were_refused_before
     assert plane.ledgers.read(ROOT).usage == {"a": ONE_CORE}
 
 
+@pytest.mark.parametrize(("waiting", "cycles"), [(2, 1), (3, 2)])
+def test_a_second_look_is_only_for_those_who_were_left_out(waiting: int, cycles: int) -> None:
+    plane = Plane()
+    for number in range(waiting):
+        plane.put(a_workload(f"w{number}"))
+    counting = CountingReads(plane.workloads, plane.catalog)
+
+    assert plane.admit(counting)(ROOT).admitted == 2
+
+    assert counting.reads == {"ledger": cycles, "pass": 1}
+
+
 def test_the_newest_pass_says_why_somebody_waits() -> None:
     plane = Plane()
     for name in "abc":
@@ -120,6 +134,23 @@ def test_losing_every_race_hands_the_kick_back() -> None:
         plane.admit(losing)(ROOT)
 
     assert plane.record().state is State.PENDING
+
+
+@dataclass
+class CountingReads(MemoryLedgers):
+    reads: Counter[str] = field(default_factory=Counter)
+
+    def read(self, root: str) -> LedgerState:
+        self.reads["ledger"] += 1
+        return super().read(root)
+
+    def commit(self, commit: Commit) -> Committed:
+        self.reads["ledger"] -= 1  # the fake's own reading
+        return super().commit(commit)
+
+    def newest_pass(self, root: str) -> Mapping[str, Any]:
+        self.reads["pass"] += 1
+        return super().newest_pass(root)
 
 
 class Contended(MemoryLedgers):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sluice.core import workload as lifecycle
-from sluice.core.workload import Intent, IntentKind, State
+from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
 
-from tests.fakes import FakeKubernetes
+from tests.fakes import FakeKubernetes, MemoryWorkloads
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
 from tests.unit.usecases.world import CLUSTER, MANIFEST
 
@@ -21,6 +23,15 @@ JOB, POD = "w-w1-g0", "w-w1-g0-pod"
 LATE = 900_000
 SECOND = 1_000
 PATIENCE_SECONDS = 10
+
+
+@dataclass
+class RecordingReads(MemoryWorkloads):
+    read: list[str] = field(default_factory=list)
+
+    def get_many(self, ids: Iterable[str]) -> list[Workload]:
+        self.read += (wanted := list(ids))
+        return super().get_many(wanted)
 
 
 def set_status(plane: Plane, kind: str, name: str, **status: Any) -> None:
@@ -378,6 +389,46 @@ def test_events_of_a_watch_are_marked_as_they_come() -> None:
     observe.join()
 
     assert plane.record().state is State.FINISHED
+
+
+def test_what_came_before_a_watch_ended_is_marked_too() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    finished = plane.kubernetes.objects.pop(("Job", NAMESPACE, JOB))
+    set_status(plane, "Pod", POD, phase="Running")
+    plane.kubernetes.objects["Job", NAMESPACE, JOB] = {**finished, "status": {"ready": 1}}
+
+    class Broken(FakeKubernetes):
+        """Tells more than one look takes, the end of the Job last, and breaks off."""
+
+        def watch(self, kind: str, **_: Any) -> Any:
+            if kind == "Job":
+                yield from [("MODIFIED", plane.kubernetes.objects["Job", NAMESPACE, JOB])] * 2_000
+                yield "MODIFIED", finished
+                raise ClusterError("the connection broke")
+
+    broken = Broken(objects=plane.kubernetes.objects, numbers=itertools.count(100))
+    plane.observe(broken)(CLUSTER, owner="me", until=plane.clock.now() + 60 * SECOND)
+
+    assert plane.record().state is State.FINISHED
+
+
+@pytest.mark.parametrize(("age", "asked"), [(60, True), (600, False)], ids=["lately", "long ago"])
+def test_jobs_that_ended_long_ago_cost_no_more_reads(age: int, asked: bool) -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    plane.look()
+    ended = datetime.fromtimestamp(plane.clock.now() / 1000 - age, UTC).isoformat()
+    said = {"type": "Complete", "status": "True", "lastTransitionTime": ended}
+    set_status(plane, "Job", JOB, conditions=[said])
+    plane.workloads = RecordingReads(plane.workloads.rows)
+
+    plane.look()
+
+    assert ("w1" in plane.workloads.read) is asked
+    assert plane.job() is not None
 
 
 def test_a_log_that_cannot_be_read_says_so_instead() -> None:

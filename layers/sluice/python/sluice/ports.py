@@ -322,10 +322,13 @@ class Prices(Protocol):
 
 
 class Leases(Protocol):
-    def take(self, name: str, owner: str, *, until: int) -> None:
-        """Become the owner, whoever it was before; the former one fails to renew."""
+    def take(self, name: str, owner: str, *, until: int) -> int:
+        """Become the owner, whoever it was before; the former one fails to renew.
+
+        Returns up to when owners have `done` their work, as they said; 0 if none did.
+        """
         ...
 
-    def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
+    def acquire(self, name: str, owner: str, *, now: int, until: int, done: int = 0) -> bool:
         """Take or renew a lease; only saves work, never makes anything safe."""
         ...

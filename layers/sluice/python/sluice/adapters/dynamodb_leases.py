@@ -20,20 +20,29 @@ class DynamoDBLeases:
     client: DynamoDBClient
     table: str
 
-    def take(self, name: str, owner: str, *, until: int) -> None:
-        row = {"cluster": name, "instance": LEASE, "owner": owner, "until": until}
-        self.client.put_item(TableName=self.table, Item=to_item(row))
+    def take(self, name: str, owner: str, *, until: int) -> int:
+        answer = self.client.update_item(
+            TableName=self.table,
+            Key=to_item({"cluster": name, "instance": LEASE}),
+            UpdateExpression="SET #owner = :owner, #until = :until",
+            ExpressionAttributeNames={"#owner": "owner", "#until": "until"},
+            ExpressionAttributeValues=to_item({":owner": owner, ":until": until}),
+            ReturnValues="ALL_OLD",
+        )
+        return int(from_item(answer.get("Attributes", {})).get("done", 0))
 
-    def acquire(self, name: str, owner: str, *, now: int, until: int) -> bool:
+    def acquire(self, name: str, owner: str, *, now: int, until: int, done: int = 0) -> bool:
+        names = {"#owner": "owner", "#until": "until", "#done": "done"}
+        values = {":owner": owner, ":until": until, ":now": now, ":done": done}
         try:
             self.client.update_item(
                 TableName=self.table,
                 Key=to_item({"cluster": name, "instance": LEASE}),
-                UpdateExpression="SET #owner = :owner, #until = :until",
+                UpdateExpression="SET #owner = :owner, #until = :until, #done = :done",
                 ConditionExpression="attribute_not_exists(#until) OR #until < :now"
                 " OR #owner = :owner",
-                ExpressionAttributeNames={"#owner": "owner", "#until": "until"},
-                ExpressionAttributeValues=to_item({":owner": owner, ":until": until, ":now": now}),
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=to_item(values),
             )
         except self.client.exceptions.ConditionalCheckFailedException:
             return False

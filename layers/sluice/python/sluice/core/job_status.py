@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 WORKLOAD_LABEL = "sluice.dev/workload"
@@ -67,6 +68,15 @@ def _ranges(members: set[int]) -> str:
     starts = sorted(n for n in members if n - 1 not in members)
     ends = sorted(n for n in members if n + 1 not in members)
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def ended_at(job: Document) -> int:
+    """When a Job came to its end, in epoch ms; 0 if it has not, or does not say when."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in _FINAL:
+            text = condition.get("lastTransitionTime")
+            return int(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+    return 0
 
 
 def ended_by_deletion(job: Document) -> bool:

@@ -69,6 +69,16 @@ class Seen:
             del self.jobs[key]
         return key
 
+    def settle(self, active: Container[str], before: int) -> None:
+        """Forget Jobs that ended before a time (epoch ms) unless a record is active: all is said.
+
+        Kubernetes keeps ended Jobs for an hour, so they are most of what a list shows.
+        """
+        for key, job in list(self.jobs.items()):
+            if key[0] not in active and 0 < job_status.ended_at(job) < before:
+                del self.jobs[key]
+                self.pods.pop(key, None)
+
     def ids(self) -> list[str]:
         return list(dict.fromkeys(workload for workload, _ in self.jobs))
 

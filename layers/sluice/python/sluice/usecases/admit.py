@@ -87,26 +87,29 @@ class Admit:
         started, heads = self.clock.now(), self.heads
         self.let_in(root)
         admitted = released = preempted = conflicts = 0
+        last = self.ledgers.newest_pass(root)
         while conflicts < ATTEMPTS:
             ledger = self.ledgers.read(root)
             catalog = self.catalog.snapshot()
             config = configured(catalog)
             if root not in config.queues.roots():
                 return Outcome(root, ledger.version)
-            gathered = self.gather(root, ledger, catalog, config, heads)
+            gathered = self.gather(root, ledger, catalog, config, heads, last)
             policy = config.policies.of(root)
             cycle = decide(config.queues, gathered, policy)
             version = self.commit(ledger, cycle, gathered, policy)
             if version is None:
                 conflicts += 1
                 continue
-            last = self.ledgers.newest_pass(root) if gathered.parked else {}
-            summary = pass_summary(cycle, gathered, version, catalog.version, last)
-            self.ledgers.record_pass(root, summary)
+            kept = last if gathered.parked else {}
+            last = pass_summary(cycle, gathered, version, catalog.version, kept)
+            self.ledgers.record_pass(root, last)
             admitted += len(cycle.admitted)
             released += len(cycle.released)
             preempted += len(cycle.preempted)
-            more = cycle.admitted or len(gathered.releasing) >= RELEASES
+            # When all got in, there is nobody to look at again: newcomers have their own kick.
+            left = len(gathered.waiting) >= min(heads, len(cycle.admitted) + 1)
+            more = (cycle.admitted and left) or len(gathered.releasing) >= RELEASES
             if not more and heads < MOST_HEADS and len(gathered.waiting) >= heads:
                 more, heads = True, MOST_HEADS  # what fits may stand behind all that does not
             late = self.clock.now() - started > self.budget_ms
@@ -136,8 +139,9 @@ class Admit:
         catalog: CatalogSnapshot,
         config: Configured,
         heads: int | None = None,
+        last: Mapping[str, Any] | None = None,
     ) -> Gathered:
-        """Indexes propose, consistent reads decide."""
+        """Indexes propose, consistent reads decide. `last` is the newest pass, if known."""
         now, most = self.clock.now(), heads or self.heads
         root_of = config.queues.root_of
         queues = [q for q in config.queues.cluster_queues.values() if root_of(q.name) == root]
@@ -173,11 +177,9 @@ class Admit:
             if waits(w, now) and w.cq in config.queues.cluster_queues and root_of(w.cq) == root
         ]
         # Quota that this very cycle gives back may be what the parked wait for.
-        parked = (
-            frozenset[str]()
-            if releases
-            else parked_by(self.ledgers.newest_pass(root), ledger, catalog, now)
-        )
+        if last is None:
+            last = {} if releases else self.ledgers.newest_pass(root)
+        parked = frozenset[str]() if releases else parked_by(last, ledger, catalog, now)
         return Gathered(
             root,
             ledger.usage,

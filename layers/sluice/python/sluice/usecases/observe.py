@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ OURS = f"{job_status.WORKLOAD_LABEL}"
 WATCHED = ("Job", "JobSet", "Pod")
 NOT_FOUND = 404
 TICK_SECONDS = 0.1
+MOST_EVENTS = 500
 NUDGE_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
 LEASE_MS = 8_000
@@ -66,6 +68,8 @@ class Observe:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     noted: dict[tuple[str, str], None] = field(default_factory=dict)
     archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
+    archiving: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Whose logs are still on their way to the bucket, and when they ended."""
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
         """Observes until `until` (epoch ms), or just once if nothing of ours is on the cluster.
@@ -74,19 +78,33 @@ class Observe:
         """
         # The newest observer takes over, so that no minute passes between one and the next; the
         # former one stops when it fails to renew. Two at once would be wasteful, never wrong.
-        self.leases.take(name, owner, until=self.clock.now() + LEASE_MS)
+        archived = self.leases.take(name, owner, until=self.clock.now() + LEASE_MS)
+        stop = threading.Event()
+        holding = (name, owner, until, stop)
+        threading.Thread(target=self.hold_lease, args=holding, daemon=True).start()
         try:
             cluster = self.clusters.cluster(name)
-            seen, versions = self.reconcile(name, cluster)
+            seen, versions, known = self.reconcile(name, cluster)
             if seen.jobs or self.workloads.active(name):
-                self.archive_recent(cluster, seen)
-                self.watch(name, cluster, seen, versions, owner, until)
+                self.archive_recent(cluster, seen, known, archived)
+                self.watch(name, cluster, seen, versions, until, stop)
         finally:
-            self.leases.acquire(name, owner, now=self.clock.now(), until=0)
+            stop.set()
+            self.renew(name, owner, until=0)
 
-    def hold_lease(self, name: str, owner: str) -> bool:
+    def hold_lease(self, name: str, owner: str, until: int, stop: threading.Event) -> None:
+        """However long the marking takes; a lost lease ends the observation."""
+        try:
+            while not stop.wait(LEASE_MS / 3000) and self.clock.now() < until:
+                if not self.renew(name, owner, until=self.clock.now() + LEASE_MS):
+                    return
+        finally:
+            stop.set()
+
+    def renew(self, name: str, owner: str, *, until: int) -> bool:
         now = self.clock.now()
-        return self.leases.acquire(name, owner, now=now, until=now + LEASE_MS)
+        archived = min(list(self.archiving.values()), default=now)
+        return self.leases.acquire(name, owner, now=now, until=until, done=archived)
 
     def watch(
         self,
@@ -94,37 +112,35 @@ class Observe:
         cluster: Cluster,
         seen: Seen,
         versions: Mapping[str, str],
-        owner: str,
         until: int,
+        stop: threading.Event,
     ) -> None:
         """Follow the events; now and then look for what no event will tell."""
         events: Events = queue.SimpleQueue()
-        stop = threading.Event()
         for kind, version in versions.items():
             following = (cluster, kind, version, events, until, stop)
             threading.Thread(target=self.follow, args=following, daemon=True).start()
-        renewed = checked = nudged = self.clock.now()
-        try:
-            while (now := self.clock.now()) < until and not stop.is_set():
-                self.mark(cluster, seen, drain(events))
-                if seen.leaving and now - nudged > NUDGE_MS:
-                    self.commands.send(name, sorted(set(seen.leaving.values())))
-                    nudged = now
-                if now - renewed > LEASE_MS // 3:
-                    if not self.hold_lease(name, owner):
-                        return
-                    renewed = now
-                if now - checked > CHECK_MS:
-                    self.check(name, cluster, seen)
-                    checked = now
-        finally:
-            stop.set()
+        checked = nudged = self.clock.now()
+        while (now := self.clock.now()) < until and not stop.is_set():
+            self.mark(cluster, seen, drain(events))
+            if seen.leaving and now - nudged > NUDGE_MS:
+                self.commands.send(name, sorted(set(seen.leaving.values())))
+                nudged = now
+            if now - checked > CHECK_MS:
+                self.check(name, cluster, seen)
+                checked = now
+        stop.set()
+        # What came until then counts too; the next observer would find it only by its list.
+        while (rest := drain(events, wait=0)) and self.clock.now() < until + LEASE_MS:
+            self.mark(cluster, seen, rest)
 
-    def reconcile(self, name: str, cluster: Cluster) -> tuple[Seen, dict[str, str]]:
+    def reconcile(
+        self, name: str, cluster: Cluster
+    ) -> tuple[Seen, dict[str, str], Iterable[Workload]]:
         """Compare all records of the cluster with all its Jobs; repairs whatever an event lost.
 
         The records are read before the Jobs: a Job that a record names and the list lacks is gone.
-        Returns what was seen, and from which version of each kind to follow.
+        Returns what was seen, from which version of each kind to follow, and the records as read.
         """
         records = self.workloads.get_many(self.workloads.active(name))
         seen, versions = Seen(), {}
@@ -134,10 +150,10 @@ class Observe:
                 versions[kind] = version
             for document in documents:
                 seen.take(kind, "ADDED", {"kind": kind, **document})
-        known = {w.id: w for w in records}
+        known, now = {w.id: w for w in records}, self.clock.now()
+        seen.settle(known, now - RECENT_MS)
         unknown = [i for i in seen.ids() if i not in known]
         known |= {w.id: w for w in self.workloads.get_many(unknown)}
-        now = self.clock.now()
         changes = [c for w in known.values() for c in judge(w, seen, now, self.pods_ready_ms)]
         changes += [c for w in records for c in disappeared(w, seen, now)]
         self.apply(cluster, seen, changes)
@@ -152,7 +168,7 @@ class Observe:
         self.remind(name, records, seen, now)
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
-        return seen, versions
+        return seen, versions, known.values()
 
     def check(self, name: str, cluster: Cluster, seen: Seen) -> None:
         """What only time tells: pods that are late, commands that were lost, new nodes."""
@@ -195,6 +211,7 @@ class Observe:
         deleted = {each["metadata"]["uid"] for change, _, each in events if change == "DELETED"}
         changes += [c for w in records if w.uid in deleted for c in disappeared(w, seen, now)]
         self.apply(cluster, seen, changes)
+        self.archive_recent(cluster, seen, records, now - CHECK_MS)  # whose end `act` has marked
 
     def note_checkpoints(self, pods: Sequence[Document]) -> None:
         """Checkpoints that were made of running workloads; those of a move are noted by it."""
@@ -210,21 +227,36 @@ class Observe:
     def apply(self, cluster: Cluster, seen: Seen, changes: Sequence[Change]) -> None:
         if not changes:
             return
+        ended = [change for change in changes if change.set.get("state") is State.FINISHED]
+        for change in ended:  # noted first: the lease tells the next observer what is left to do
+            self.note_end(change.before, change.set["finished_at"])
         for change in changes:  # before the mark, which is made once: a crash between repeats both
             if "started_at" in change.set and was_moved(change.before):
                 self.migrate.resumed(change.before, change.set["started_at"])
-        applied = self.workloads.apply(changes)
-        for change, done in zip(changes, applied, strict=True):
-            if done and change.set.get("state") is State.FINISHED:
-                self.pool.submit(self.archive_logs, cluster, change.before, seen)
+        self.workloads.apply(changes)
+        for change in ended:  # whoever has marked it
+            self.pool.submit(self.archive_logs, cluster, change.before, seen)
+
+    def note_end(self, workload: Workload, ended: int) -> None:
+        """Remember whose logs are to be archived, unless they are already."""
+        key = workload.id, workload.generation
+        if key not in self.archived:
+            self.archiving.setdefault(key, ended)
 
     def archive_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
         """Copy what the pods of this generation printed, while they are still there; once."""
-        if (workload.id, workload.generation) in self.archived:
+        key = workload.id, workload.generation
+        if key in self.archived:
             return
-        self.archived[workload.id, workload.generation] = None
+        self.archived[key] = None
         while len(self.archived) > REMEMBERED:
             del self.archived[next(iter(self.archived))]
+        try:
+            self.copy_logs(cluster, workload, seen)
+        finally:
+            self.archiving.pop(key, None)
+
+    def copy_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
         for pod in seen.pods_of(workload.id, workload.generation):
             metadata = pod["metadata"]
             for container in pod["spec"]["containers"]:
@@ -242,11 +274,14 @@ class Observe:
                         workload.id, workload.generation, metadata["name"], container["name"], log
                     )
 
-    def archive_recent(self, cluster: Cluster, seen: Seen) -> None:
-        """Logs of Jobs that ended lately under an observer that this process knows nothing of."""
-        since = self.clock.now() - RECENT_MS
-        for workload in self.workloads.get_many(seen.ids()):
-            if workload.state is State.FINISHED and workload.finished_at > since:
+    def archive_recent(
+        self, cluster: Cluster, seen: Seen, records: Iterable[Workload], archived: int
+    ) -> None:
+        """Logs of Jobs that ended lately, after those that the former observer has `archived`."""
+        since = max(archived, self.clock.now() - RECENT_MS)
+        for workload in records:
+            if workload.state is State.FINISHED and workload.finished_at >= since:
+                self.note_end(workload, workload.finished_at)
                 self.pool.submit(self.archive_logs, cluster, workload, seen)
 
     def follow(
@@ -291,12 +326,14 @@ def listed(cluster: Cluster, kind: str) -> tuple[list[Document], str]:
         raise
 
 
-def drain(events: Events) -> list[Event]:
-    """Everything that arrives within a tick."""
-    taken = []
-    try:
-        taken.append(events.get(timeout=TICK_SECONDS))
-        while True:
+def drain(events: Events, wait: float = TICK_SECONDS) -> list[Event]:
+    """What is there once something is, at most `wait` seconds from now.
+
+    Bounded, so that the observer looks at its clock and lease in between.
+    """
+    taken: list[Event] = []
+    with contextlib.suppress(queue.Empty):
+        taken.append(events.get(block=wait > 0, timeout=wait))
+        while len(taken) < MOST_EVENTS:
             taken.append(events.get_nowait())
-    except queue.Empty:
-        return taken
+    return taken
