@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.utilities.batch import (
-    BatchProcessor,
-    EventType,
-    process_partial_response,
-)
 from sluice import bootstrap
 
 if TYPE_CHECKING:
-    from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
-    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger()
-processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
 
 @logger.inject_lambda_context
-def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    return process_partial_response(
-        event=event, record_handler=obey, processor=processor, context=context
-    )
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
+    """All commands of a cluster at once: they share their reads.
+
+    If that fails, each by itself, so that a poisoned one holds up no other.
+    """
+    commands: dict[str, dict[str, list[str]]] = {}
+    failed = []
+    for record in event["Records"]:
+        try:
+            command = json.loads(record["body"])
+            of_cluster = commands.setdefault(command["cluster"], {})
+            of_cluster[record["messageId"]] = [*command["workloads"]]
+        except (ValueError, TypeError, KeyError):
+            logger.exception("command not understood")
+            failed.append(record["messageId"])
+    for cluster, messages in commands.items():
+        failed += failures(cluster, messages)
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
 
 
-def obey(record: SQSRecord) -> None:
-    command = record.json_body
+def failures(cluster: str, messages: dict[str, list[str]]) -> list[str]:
+    """The messages that were not carried out."""
+    if obeyed(cluster, [workload for ids in messages.values() for workload in ids]):
+        return []
+    if len(messages) == 1:
+        return [*messages]
+    return [message for message, ids in messages.items() if not obeyed(cluster, ids)]
+
+
+def obeyed(cluster: str, workloads: list[str]) -> bool:
     try:
-        bootstrap.act()(command["cluster"], command["workloads"])
-        logger.info("obeyed", extra={"workloads": len(command["workloads"])})
+        bootstrap.act()(cluster, workloads)
     except Exception:
-        logger.exception("command not carried out", extra={"cluster": command.get("cluster")})
-        raise
+        logger.exception("commands not carried out", extra={"cluster": cluster})
+        return False
+    logger.info("obeyed", extra={"cluster": cluster, "workloads": len(workloads)})
+    return True

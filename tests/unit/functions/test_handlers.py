@@ -136,6 +136,39 @@ def test_act_isolates_a_poisoned_command(plane: Plane, context: Context, poison:
     assert plane.record().state is State.DISPATCHED
 
 
+def test_act_carries_out_all_commands_of_a_cluster_together(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "act", lambda: lambda _, ids: asked.append(ids))
+    commands = [{"cluster": CLUSTER, "workloads": ids} for ids in (["w1", "w2"], ["w3"])]
+
+    assert failures(act.handler(sqs(*commands), context)) == []
+
+    assert asked == [["w1", "w2", "w3"]]
+
+
+def test_act_gives_back_only_the_command_that_fails_by_itself(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane.put(admitted("w1"))
+    plane.put(admitted("w3"))
+    use = plane.act()
+
+    def choking(cluster: str, ids: list[str]) -> None:
+        if "w2" in ids:
+            raise RuntimeError("a bug")
+        use(cluster, ids)
+
+    monkeypatch.setattr(bootstrap, "act", lambda: choking)
+    commands = [{"cluster": CLUSTER, "workloads": [name]} for name in ("w1", "w2", "w3")]
+
+    assert failures(act.handler(sqs(*commands), context)) == ["m1"]
+
+    assert plane.record("w1").state is State.DISPATCHED
+    assert plane.record("w3").state is State.DISPATCHED
+
+
 def test_act_keeps_the_commands_of_a_cluster_that_does_not_answer(
     plane: Plane,
     context: Context,

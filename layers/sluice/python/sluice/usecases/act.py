@@ -105,9 +105,15 @@ class Act:
             for w, job in made
             if w.state is State.ADMITTED
         ]
-        self.workloads.apply([*claims, *refused])
-        # Whoever won the claim: the record, read again, says which Job may run.
-        current = {w.id: w for w in self.workloads.get_many(w.id for w, _ in made)}
+        done = self.workloads.apply([*claims, *refused])
+        current = {
+            claim.before.id: lifecycle.after(claim)
+            for claim, won in zip(claims, done[: len(claims)], strict=True)
+            if won
+        }
+        # Whoever won the other claims: the record, read again, says which Job may run.
+        others = self.workloads.get_many(w.id for w, _ in made if w.id not in current)
+        current |= {w.id: w for w in others}
         self.each(
             lambda pair: start(cluster, current[pair[0].id], pair[1]),
             [pair for pair in made if pair[0].id in current],
