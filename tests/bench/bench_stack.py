@@ -39,6 +39,7 @@ SLUICE = Path(sys.executable).with_name("sluice")
 QUOTA = CLONE / "examples" / "demo" / "quota.yaml"
 NAMESPACE, QUEUE = "team-blue", "research"
 THREADS = 16
+WARM_UP = 100  # Jobs that buy the node, and start every Lambda that the load will need
 
 
 @contextlib.contextmanager
@@ -175,7 +176,7 @@ def main() -> None:
         assert list(yaml.safe_load_all(QUOTA.read_text()))
         subprocess.run([SLUICE, "apply", "-f", QUOTA], cwd=CLONE, check=True)
         submitter = Submitter(folder)
-        submitter.ended(submitter.submit(20))  # warms the Lambdas and buys the node
+        submitter.ended(submitter.submit(WARM_UP))
         kubernetes_config.load_kube_config(submitter.kubeconfig)
         meter = Meter(folder)
         start = meter.read()

@@ -308,6 +308,20 @@ def test_a_command_on_its_way_is_not_repeated() -> None:
     assert plane.commands.sent == []
 
 
+def test_a_late_dispatch_is_asked_for_once_by_each_observer() -> None:
+    plane = Plane()
+    plane.put(admitted())
+    plane.clock.pass_ms(16 * SECOND)
+    observe = plane.observe()
+    seen, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
+
+    observe.check(CLUSTER, plane.kubernetes, seen)
+    assert plane.commands.sent == [(CLUSTER, ["w1"])]
+
+    observe.reconcile(CLUSTER, plane.kubernetes)
+    assert plane.commands.sent == [(CLUSTER, ["w1"])] * 2
+
+
 def test_a_cluster_that_does_not_answer_leaves_the_records() -> None:
     plane = Plane()
     before = plane.dispatched()

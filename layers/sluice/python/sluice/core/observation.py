@@ -31,6 +31,7 @@ class Seen:
     noted: dict[Key, str] = field(default_factory=dict)
     leaving: dict[str, str] = field(default_factory=dict)
     """Pods (by UID) on machines that go away, and the workloads to which they belong."""
+    reminded: set[Key] = field(default_factory=set)
 
     def fresh_news(self, key: Key) -> bool:
         """Whether the Job says something that it had not said at the last question."""
@@ -148,22 +149,31 @@ def orphans(
 
 
 def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> list[str]:
-    """Workloads whose command was lost: not dispatched, not un-suspended, not deleted yet."""
+    """Workloads whose command was lost: not dispatched, not un-suspended, not deleted yet.
+
+    A dispatch is asked for once: under load its command may only be waiting for its turn, and
+    repetitions would make the queue longer.
+    """
     late = []
     for workload in records:
-        job = seen.jobs.get((workload.id, workload.generation))
-        old = now - LATE_DISPATCH_MS
-        if workload.state is State.ADMITTED and workload.admitted_at < old:
-            late.append(workload.id)
-        elif workload.state is State.DISPATCHED and workload.dispatched_at < old:
-            if job is not None and job_status.suspended(job):
-                late.append(workload.id)
-        elif workload.state is State.RECLAIMING:
+        key = workload.id, workload.generation
+        job = seen.jobs.get(key)
+        if workload.state is State.RECLAIMING:
             migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
             deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
             if migrating or not (workload.gone or deleting):
                 late.append(workload.id)
+        elif _dispatch_is_late(workload, job, now - LATE_DISPATCH_MS) and key not in seen.reminded:
+            seen.reminded.add(key)
+            late.append(workload.id)
     return late
+
+
+def _dispatch_is_late(workload: Workload, job: Document | None, since: int) -> bool:
+    if workload.state is State.ADMITTED:
+        return workload.admitted_at < since
+    claimed = workload.state is State.DISPATCHED and workload.dispatched_at < since
+    return claimed and job is not None and job_status.suspended(job)
 
 
 def backoff_ms(requeues: int) -> int:
