@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from cli.figures import amounts, between, dollars
+from cli.figures import amounts, between, dollars, span
 from cli.output import Column, Row
 
 
@@ -28,9 +28,7 @@ def workload_columns(now_ms: int) -> list[Column]:
         Column("REASON", lambda row: (row.get("reason") or {}).get("code", "")),
         Column("POS", lambda row: str(row["position"]) if row.get("position") else ""),
         Column("REQUEST", lambda row: amounts(row.get("request") or {})),
-        Column(
-            "WAIT", lambda row: between(row.get("createdAt"), row.get("admittedAt") or ended(row))
-        ),
+        Column("WAIT", lambda row: span(row["waitedMs"] / 1_000)),
         Column("RUNTIME", lambda row: between(began(row), ended(row))),
         Column("RECOV", lambda row: str(row.get("recoveries") or 0)),
         Column("AGE", lambda row: between(row.get("createdAt"), now_ms)),

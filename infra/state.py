@@ -54,7 +54,7 @@ TABLES = (
     TableShape(name="Catalog", hash="kind", range="name"),
     TableShape(name="Manifests", hash="id", busy=True),
     TableShape(name="Timeline", hash="id", range="at", expires_by="expires", busy=True),
-    TableShape(name="Nodes", hash="cluster", range="instance"),
+    TableShape(name="Nodes", hash="cluster", range="instance", expires_by="expires"),
     TableShape(name="Migrations", hash="id"),
 )
 

@@ -14,6 +14,7 @@ from typing import Any
 from sluice.core.checkpointing import Checkpoint, retained
 from sluice.core.happenings import Happening, rank
 from sluice.core.interruption import Notice
+from sluice.core.losses import Loss
 from sluice.core.migration import Advance, Migration
 from sluice.core.replacement import Ban
 from sluice.core.workload import (
@@ -295,13 +296,26 @@ class MemoryOfferings:
 
 
 @dataclass
+class MemoryLosses:
+    rows: dict[tuple[str, str], Loss] = field(default_factory=dict)
+
+    def record(self, cluster: str, loss: Loss) -> None:
+        self.rows.setdefault((cluster, loss.instance), loss)
+
+    def of(self, cluster: str) -> list[Loss]:
+        return [loss for (where, _), loss in self.rows.items() if where == cluster]
+
+
+@dataclass
 class MemoryMigrations:
     notices: dict[str, Notice] = field(default_factory=dict)
     rows: dict[str, Migration] = field(default_factory=dict)
     catalogue: dict[str, list[Checkpoint]] = field(default_factory=dict)
 
     def note(self, key: str, notice: Notice) -> bool:
-        return self.notices.setdefault(key, notice) is notice
+        known = key in self.notices
+        self.notices.setdefault(key, notice)
+        return not known
 
     def create(self, migration: Migration) -> Migration:
         return self.rows.setdefault(migration.id, migration)

@@ -9,7 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.commands.events import EVENT_COLUMNS
-from cli.figures import amounts, between, dollars
+from cli.figures import amounts, between, dollars, span
 from cli.output import Json, clean, document, output_option, paint, table
 from cli.selection import find, one_workload
 
@@ -68,7 +68,7 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Request", amounts(found.get("request") or {})
     yield "Submitted by", found.get("user", "")
     yield "Submitted", f"{between(found['createdAt'], now_ms)} ago"
-    yield "Waited", between(found["createdAt"], found.get("admittedAt"))
+    yield "Waited", span(found["waitedMs"] / 1_000)
     began = found.get("startedAt") or (found.get("finishedAt") and found.get("dispatchedAt"))
     yield "Runtime", between(began, found.get("finishedAt") or now_ms)
     yield "Generation", str(found["generation"])
@@ -84,9 +84,31 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Flavors", amounts(found.get("flavors") or {})
     yield "Last checkpoint", between(found.get("lastCheckpointAt"), now_ms)
     yield "Cost", dollars(found.get("costUsd"))
+    yield "Spot saves", dollars(found.get("savedUsd"))
+    if moves := found.get("interruptions"):
+        yield "Lost to moves", _lost(moves)
+        yield "Saved in moves", _saved(moves)
     yield "Result", ": ".join(filter(None, (result.get("reason"), result.get("message"))))
     indexes = result.get("indexes") or {}
     yield "Array", "; ".join(f"{what} {which}" for what, which in indexes.items())
+
+
+def _lost(moves: Json) -> str:
+    """`1m12s: 60s of work done again, 12s of standstill`."""
+    work, still = span(moves["lostWorkSeconds"]), span(moves["standstillSeconds"])
+    text = f"{span(moves['lostSeconds'])}: {work} of work done again, {still} of standstill"
+    if unknown := moves.get("lostWorkUnknown"):
+        text += f"; of {unknown} of {moves['moves']} only the application knows"
+    return text
+
+
+def _saved(moves: Json) -> str:
+    spot, kept = moves.get("spotSavedUsd"), moves.get("notRepeatedUsd")
+    parts = (
+        f"{dollars(spot)} against on-demand" if spot is not None else "",
+        f"{dollars(kept)} of work not repeated" if kept is not None else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _pod_sets(pod_sets: list[Json]) -> str:
@@ -120,7 +142,10 @@ def _runs(runs: list[Json]) -> str:
             between(run.get("admittedAt"), run.get("startedAt") or run.get("dispatchedAt")),
             between(run.get("startedAt") or run.get("dispatchedAt"), run.get("endedAt")),
             run.get("outcome", ""),
+            run.get("node", ""),
+            span(run["lostMs"] / 1_000) if "lostMs" in run else "",
         ]
         for run in runs
     ]
-    return table(["GENERATION", "CLUSTER", "START-UP", "RUNTIME", "OUTCOME"], cells)
+    headings = ["GENERATION", "CLUSTER", "START-UP", "RUNTIME", "OUTCOME", "NODE", "LOST"]
+    return table(headings, cells)

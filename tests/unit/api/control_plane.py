@@ -33,6 +33,7 @@ from tests.fakes import (
     MemoryCatalog,
     MemoryLedgers,
     MemoryLogs,
+    MemoryLosses,
     MemoryManifests,
     MemoryMigrations,
     MemoryNodes,
@@ -166,6 +167,7 @@ class ControlPlane:
         self.catalog.ledgers = self.ledgers
         self.manifests, self.timeline = MemoryManifests(), RecordedTimeline()
         self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
+        self.losses = MemoryLosses()
         pool = ThreadPoolExecutor(2)
         self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
         self.admit = Admit(
@@ -181,6 +183,7 @@ class ControlPlane:
             self.timeline,
             self.logs,
             self.nodes,
+            self.losses,
             self.clock,
             self.admit,
             self.kubernetes,

@@ -11,7 +11,8 @@ from cli.live import progress_table
 
 def shown(phases: list[str], lines: int, width: int = 200) -> str:
     workloads = [
-        {"id": f"id-{n}", "name": f"job-{n}", "queue": "a/b", "phase": phase, "createdAt": 1_000}
+        {"id": f"id-{n}", "name": f"job-{n}", "queue": "a/b", "phase": phase}
+        | {"createdAt": 1_000, "waitedMs": 60_000}
         for n, phase in enumerate(phases)
     ]
     console = Console(file=io.StringIO(), width=width, color_system=None)

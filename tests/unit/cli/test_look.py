@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
+from sluice.core.losses import Loss
 from sluice.core.workload import State
 from sluice.errors import ClusterForbidden
 
@@ -324,8 +326,13 @@ def test_capacity_groups_nodes() -> None:
         ],
     )
 
+    lost = Loss("i-0", now - 3_600_000, "spot", noticed=True, nodepool="spot", capacity_type="spot")
+    terminal.plane.losses.record("batch-1", lost)
+    terminal.plane.losses.record("batch-1", replace(lost, instance="i-9", at=now - 90_000_000))
+
     (row,) = items(terminal("capacity", "-o", "json"))
 
+    assert row["interrupted24h"] == 1
     assert (row["nodes"], row["ready"], row["provisioning"]) == (2, 1, 1)
     assert row["requestedOfAllocatable"] == "?/64"
     assert row["costPerHourUsd"] == 1.0
@@ -347,8 +354,6 @@ def test_capacity_groups_nodes() -> None:
 
 def test_a_name_with_control_characters_cannot_steer_the_terminal() -> None:
     terminal, ids = two_running_one_waiting()
-    from dataclasses import replace
-
     row = terminal.plane.workloads.rows[ids[0]]
     terminal.plane.workloads.rows[ids[0]] = replace(row, name="\x1b[31mx\ny")
 
@@ -401,3 +406,31 @@ def pod_of(workload_id: str) -> dict[str, Any]:
         "spec": {"containers": [{"name": "main"}]},
         "status": {"phase": "Running"},
     }
+
+
+def test_a_moved_workload_waited_once_and_says_what_the_move_cost() -> None:
+    terminal, ids = two_running_one_waiting()
+    plane = terminal.plane
+    admitted = plane.workloads.rows[ids[0]].admitted_at
+    lost = {"node": "n-1", "stopped_at": plane.clock.now() + 60_000, "lost_ms": 60_000}
+    run = {"generation": 0, "admitted_at": admitted, "started_at": admitted, "outcome": "migrate"}
+    prices = {"usd_per_hour": 60.0, "on_demand_usd_per_hour": 180.0}
+    plane.clock.pass_ms(3_600_000)
+    plane.workloads.rows[ids[0]] = replace(
+        plane.workloads.rows[ids[0]],
+        runs=({**run, "ended_at": plane.clock.now(), **lost, **prices},),
+        generation=1,
+        admitted_at=plane.clock.now(),
+        started_at=plane.clock.now(),
+    )
+
+    found = json.loads(terminal("describe", ids[0], "-o", "json").stdout)
+    text = terminal("describe", ids[0]).stdout
+
+    assert found["waitedMs"] == admitted - found["createdAt"]
+    assert found["firstAdmittedAt"] == admitted < found["admittedAt"]
+    assert found["interruptions"]["moves"] == 1
+    assert found["interruptions"]["lostSeconds"] == 60 + found["interruptions"]["standstillSeconds"]
+    assert "Lost to moves:" in text
+    assert "1m of work done again" in text
+    assert "against on-demand" in text

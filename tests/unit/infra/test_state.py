@@ -83,14 +83,14 @@ def test_only_workloads_streams_both_images(assembly: Assembly) -> None:
     assert streams == {"Workloads": "NEW_AND_OLD_IMAGES"}
 
 
-def test_only_the_timeline_expires(assembly: Assembly) -> None:
+def test_only_the_timeline_and_lost_machines_expire(assembly: Assembly) -> None:
     expiring = {
         name: table["TimeToLiveSpecification"]["AttributeName"]
         for name, table in tables(assembly).items()
         if "TimeToLiveSpecification" in table
     }
 
-    assert expiring == {"Timeline": "expires"}
+    assert expiring == {"Timeline": "expires", "Nodes": "expires"}
 
 
 def test_the_tables_that_every_job_writes_are_warmed_with_their_indexes(

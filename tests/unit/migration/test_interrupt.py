@@ -243,3 +243,45 @@ def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:
     assert record.stage is Stage.RUNNING
     (resumed,) = [line for line in town.timeline.of("w") if line["what"] == "Resumed"]
     assert resumed["message"] == "runs again after 2.0 s of standstill"
+    (run,) = town.row("w").runs
+    assert "lost_ms" not in run, "only the application knows what it saved"
+    assert (run["node"], run["why"], run["stopped_at"]) == (record.node, "spot", record.stopping_at)
+
+
+def test_the_account_of_a_move_says_what_was_lost_and_saved(town: Town) -> None:
+    node = town.runs("w", "none")
+    row = {"instance": town.instance(node), "node": node, "allocatable": {"cpu": "4"}}
+    prices = {"capacity_type": "spot", "price": 1.0, "on_demand_price": 3.0}
+    town.nodes.put_many(CLUSTER, [row | prices])
+    town.clock.pass_ms(3_600_000)
+
+    town.hear(town.notice(node))
+    town.kubernetes.provide()
+    town.obey("w")
+    town.clock.pass_ms(2_000)
+    town.observe()
+
+    (run,) = town.row("w").runs
+    assert run["lost_ms"] == 3_600_000
+    assert (run["usd_per_hour"], run["on_demand_usd_per_hour"]) == (0.25, 0.75)
+    (resumed,) = [line for line in town.timeline.of("w") if line["what"] == "Resumed"]
+    assert resumed["message"] == (
+        "runs again after 2.0 s of standstill; 3600.0 s of work are done again;"
+        " $0.5000 saved by spot until then"
+    )
+    assert resumed["detail"] == {"downtime_ms": 2_000, "lost_ms": 3_600_000, "saved_usd": 0.5}
+
+
+def test_a_lost_machine_is_counted_once_and_as_it_was_first_heard_of(town: Town) -> None:
+    warned = town.runs("w")
+    town.hear(town.notice(warned))
+    town.hear(town.ended(warned, "terminated"))
+    town.kubernetes.provide()
+    town.obey("w")
+    (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    second = pod["spec"]["nodeName"]
+    town.observe()
+    town.hear(town.ended(second, "shutting-down"))
+
+    found = {loss.instance: loss.noticed for loss in town.losses.of(CLUSTER)}
+    assert found == {town.instance(warned): True, town.instance(second): False}

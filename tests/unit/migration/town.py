@@ -52,7 +52,7 @@ class Town(World):
         f = self.fragile
         return Interrupt(
             f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
-            f(self.migrations), self.timeline, self.clock, pool=Inline(),
+            self.losses, f(self.migrations), self.timeline, self.clock, pool=Inline(),
         )  # fmt: skip
 
     def hear(self, event: dict[str, Any]) -> Handled:

@@ -43,6 +43,7 @@ from tests.fakes import (
     MemoryLeases,
     MemoryLedgers,
     MemoryLogs,
+    MemoryLosses,
     MemoryManifests,
     MemoryMigrations,
     MemoryNodes,
@@ -186,6 +187,7 @@ class World:
         self.saved_seen = {""}
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
+        self.losses = MemoryLosses()
 
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
@@ -291,7 +293,7 @@ class World:
         event, f = self.news[position], self.fragile
         use = Interrupt(
             f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
-            f(self.migrations), self.timeline, self.clock, pool=Inline(),
+            self.losses, f(self.migrations), self.timeline, self.clock, pool=Inline(),
         )  # fmt: skip
         if self.dice.random() < 0.9:  # otherwise it is lost
             self._run(lambda: use(event, account="1", region="r"))

@@ -12,6 +12,7 @@ from botocore.config import Config
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
+from sluice.adapters.dynamodb_losses import DynamoDBLosses
 from sluice.adapters.dynamodb_manifests import DynamoDBManifests
 from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
@@ -104,6 +105,11 @@ def nodes() -> DynamoDBNodes:
 @cache
 def offerings() -> DynamoDBOfferings:
     return DynamoDBOfferings(client("dynamodb"), _env("NODES_TABLE"))
+
+
+@cache
+def losses() -> DynamoDBLosses:
+    return DynamoDBLosses(client("dynamodb"), _env("NODES_TABLE"))
 
 
 @cache
@@ -204,6 +210,7 @@ def interrupt() -> Interrupt:
         clusters(),
         nodes(),
         offerings(),
+        losses(),
         migrations(),
         timeline(),
         clock(),
@@ -247,6 +254,7 @@ def api() -> Api:
     from sluice.usecases.whatif import WhatIf
 
     query = Query(
+        losses=losses(),
         workloads=workloads(),
         ledgers=ledgers(),
         catalog=catalog(),

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from sluice.core.checkpointing import Checkpoint
 from sluice.core.happenings import Happening
 from sluice.core.interruption import Notice
+from sluice.core.losses import Loss
 from sluice.core.migration import Advance, Migration
 from sluice.core.replacement import Ban
 from sluice.core.usage import PastUse
@@ -289,6 +290,16 @@ class Offerings(Protocol):
         ...
 
     def ban(self, cluster: str, ban: Ban) -> None: ...
+
+
+class Losses(Protocol):
+    def record(self, cluster: str, loss: Loss) -> None:
+        """Remember a lost machine; of one instance the first word counts."""
+        ...
+
+    def of(self, cluster: str) -> list[Loss]:
+        """At least those of the last 30 days, in no order."""
+        ...
 
 
 class Migrations(Protocol):

@@ -305,7 +305,7 @@ def holding(workload: Workload) -> model.Holding:
         entry(workload),
         model.Assignment(assigned),
         since_ms=workload.reservation.at,
-        checkpoint_at_ms=workload.options.get("checkpoint_at"),
+        checkpoint_at_ms=workload.checkpoint_at or None,
         evicting=yields(workload),
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from sluice.core.checkpointing import MARGIN_MS, Action
+from sluice.core.checkpointing import MARGIN_MS, Action, mode
 from sluice.core.happenings import Happening
 from sluice.core.interruption import Kind
 from sluice.core.options import CheckpointMode
@@ -165,10 +165,12 @@ def restoring(migration: Migration, checkpoint: str, now: int) -> Advance:
     return Advance(migration, (*_BEFORE_STOP, Stage.FENCED), change)
 
 
-def running(migration: Migration, now: int) -> Advance:
-    """The next generation runs: the move is over."""
+def running(migration: Migration, now: int, told: Mapping[str, Any]) -> Advance:
+    """The next generation runs: the move is over. `told`: more numbers for its account."""
     stages = (*_BEFORE_STOP, Stage.FENCED, Stage.RESTORING)
-    return Advance(migration, stages, {"stage": Stage.RUNNING, "running_at": now})
+    numbers = {**migration.numbers, **told}
+    change = {"stage": Stage.RUNNING, "running_at": now, "numbers": numbers}
+    return Advance(migration, stages, change)
 
 
 def abandoned(migration: Migration, why: str) -> Advance:
@@ -308,18 +310,53 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
         case "Moved":
             source = f"from {m.checkpoint}" if m.checkpoint else "from what it saved itself, if any"
             return f"generation {m.generation + 1} starts {source}", {"from": m.checkpoint}
+    return _resumed(m)
+
+
+def _resumed(m: Migration) -> tuple[str, dict[str, Any]]:
     down = downtime_ms(m)
-    return f"runs again after {down / 1000:.1f} s of standstill", {"downtime_ms": down}
+    text, detail = f"runs again after {down / 1000:.1f} s of standstill", {"downtime_ms": down}
+    if (lost := m.numbers.get("lost_ms")) is not None:
+        text += f"; {lost / 1000:.1f} s of work are done again"
+        detail["lost_ms"] = lost
+    if saved := m.numbers.get("saved_usd"):
+        text += f"; ${saved:.4f} saved by spot until then"
+        detail["saved_usd"] = saved
+    return text, detail
 
 
 def downtime_ms(migration: Migration) -> int:
     """How long nothing ran: from the end of the source to the start of its successor."""
-    if not migration.running_at:
-        return 0
-    stopped = migration.stopping_at or migration.fenced_at or migration.restoring_at
-    # After a loss nothing ran from the moment that EC2 names.
-    ended = migration.noticed_at if migration.deadline <= migration.noticed_at else stopped
-    return max(0, migration.running_at - ended)
+    return max(0, migration.running_at - stopped_at(migration)) if migration.running_at else 0
+
+
+def stopped_at(migration: Migration) -> int:
+    """When the source did its last work; after a loss, the moment that EC2 names."""
+    if migration.deadline <= migration.noticed_at:
+        return migration.noticed_at
+    return migration.stopping_at or migration.fenced_at or migration.restoring_at
+
+
+def account(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
+    """What the ended run's entry in `runs` says of the move (core.recovery).
+
+    `good_at`: when the state was taken that its successor starts from, 0 if that is the beginning
+    or the checkpoint that the run itself started from. What an application saved by itself, nobody
+    else knows.
+    """
+    stopped = stopped_at(migration)
+    found: dict[str, Any] = {
+        "node": migration.node,
+        "instance": migration.instance,
+        "why": migration.kind,
+        "interrupted_at": migration.noticed_at,
+        "stopped_at": stopped,
+    }
+    if mode(workload.options) is not CheckpointMode.APPLICATION and workload.started_at:
+        # A restore from an older generation's checkpoint loses no more than this run did.
+        found["lost_ms"] = max(0, stopped - max(workload.started_at, good_at))
+    prices = ("usd_per_hour", "on_demand_usd_per_hour")
+    return found | {name: migration.numbers[name] for name in prices if name in migration.numbers}
 
 
 def _after(migration: Migration, at: int) -> str:

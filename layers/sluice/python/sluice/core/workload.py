@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from sluice.core.reasons import Reason
@@ -119,6 +120,7 @@ class Workload:
     reason: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Mapping[str, str], ...] = ()
     restore_from: str = ""
+    checkpoint_at: int = 0
     runs: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -380,10 +382,16 @@ def release(workload: Workload, now: int) -> Change:
     return Change(workload, guard, back, (*taken, *times), ended)
 
 
-def move(workload: Workload, restore_from: str, now: int) -> Change:
+def move(
+    workload: Workload,
+    restore_from: str,
+    now: int,
+    account: Mapping[str, Any] = MappingProxyType({}),
+) -> Change:
     """RECLAIMING(g, migrate) → ADMITTED(g + 1): the reservation travels, no ledger is written.
 
-    Only after `gone`: the source is fenced before its successor may exist.
+    Only after `gone`: the source is fenced before its successor may exist. `account` says more of
+    the run that ended (core.losses).
     """
     if workload.reservation is None:
         raise ValueError(f"workload {workload.id} holds no quota, so it cannot move with it")
@@ -408,8 +416,14 @@ def move(workload: Workload, restore_from: str, now: int) -> Change:
             "admitted_at": now,
         },
         ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods"),
-        {"runs": run(workload, IntentKind.MIGRATE.value, now)},
+        {"runs": run(workload, IntentKind.MIGRATE.value, now) | dict(account)},
     )
+
+
+def saved(workload: Workload, at: int) -> Change:
+    """A complete checkpoint shows the workload as it was at `at`."""
+    guard = Guard((State.DISPATCHED, State.RECLAIMING), workload.generation)
+    return Change(workload, guard, {"checkpoint_at": at})
 
 
 def hold(workload: Workload, *, on: bool) -> Change:
@@ -434,6 +448,27 @@ def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
         "ended_at": now,
         "outcome": outcome,
     }
+
+
+def waited_ms(workload: Workload, now: int) -> int:
+    """How long it waited for quota: until it was admitted, and after each return to its queue.
+
+    A move is no wait: the workload keeps its quota.
+    """
+    stays = [(run["admitted_at"], run["ended_at"], run["outcome"]) for run in workload.runs]
+    if not workload.runs or workload.runs[-1]["generation"] != workload.generation:
+        stays.append((workload.admitted_at or workload.finished_at or now, now, ""))
+    waited, queued_at = 0, workload.created_at
+    for admitted_at, ended_at, outcome in stays:
+        if queued_at:
+            waited += max(0, admitted_at - queued_at)
+        queued_at = 0 if outcome == IntentKind.MIGRATE else ended_at
+    return waited
+
+
+def first_admitted_at(workload: Workload) -> int:
+    """When quota was given first; 0 while it never was."""
+    return next((run["admitted_at"] for run in workload.runs), workload.admitted_at)
 
 
 def phase(workload: Workload) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.fairness import Shares
 from sluice.core.model import StopPolicy
 from sluice.core.quantity import format_quantity, parse_quantity
-from sluice.core.workload import Workload, pending_key
+from sluice.core.workload import Workload, first_admitted_at, pending_key
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import tree_in_use
 from sluice.usecases.query import DAY_MS
@@ -64,13 +64,14 @@ class Accounts:
         groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
         gone: Counter[tuple[str, str, str]] = Counter()
         for cluster in sorted(self.query.catalog.snapshot().of("Cluster")):
+            for loss in self.query.losses.of(cluster):
+                if loss.at > now - DAY_MS:
+                    gone[cluster, loss.nodepool, loss.capacity_type] += 1
             for node in self.query.nodes.of(cluster):
                 key = (cluster, node.get("nodepool", ""), node.get("capacity_type", ""))
-                if node.get("interrupted_at", 0) > now - DAY_MS:
-                    gone[key] += 1
                 if node.get("seen_at", 0) > now - GONE_MS:
                     groups[key].append(node)
-        return {"items": [_pool(key, groups[key], gone[key]) for key in sorted(groups)]}
+        return {"items": [_pool(key, groups[key], gone[key]) for key in sorted({*groups, *gone})]}
 
     def _running(self, snapshot: CatalogSnapshot) -> Counter[str]:
         active = self.query.workloads.active
@@ -97,8 +98,9 @@ class Accounts:
 
 
 def median_wait(workloads: Iterable[Workload]) -> float | None:
-    """Seconds from submission to the newest admission."""
-    waits = [(w.admitted_at - w.created_at) / 1_000 for w in workloads if w.admitted_at]
+    """Seconds from submission to the first admission; a move is no wait."""
+    admissions = [(first_admitted_at(w), w.created_at) for w in workloads]
+    waits = [(admitted - created) / 1_000 for admitted, created in admissions if admitted]
     return median(waits) if waits else None
 
 

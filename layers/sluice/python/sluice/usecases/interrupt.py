@@ -20,10 +20,12 @@ from sluice.core.interruption import (
     Unreadable,
     read,
 )
+from sluice.core.losses import loss_of
 from sluice.core.marks import LEAVING, MOVE, ORDER
 from sluice.core.migration import AtRisk, Migration, most_valuable_first
 from sluice.core.observation import node_row
 from sluice.core.options import CheckpointMode
+from sluice.core.quantity import parse_quantity
 from sluice.core.reasons import Reason
 from sluice.core.replacement import avoiding, banned, placeholder
 from sluice.core.workload import Intent, IntentKind, State, Workload
@@ -33,6 +35,7 @@ from sluice.ports import (
     Cluster,
     Clusters,
     Document,
+    Losses,
     Migrations,
     Nodes,
     Offerings,
@@ -66,6 +69,7 @@ class Interrupt:
     clusters: Clusters
     nodes: Nodes
     offerings: Offerings
+    losses: Losses
     migrations: Migrations
     timeline: Timeline
     clock: Clock
@@ -201,6 +205,10 @@ class Interrupt:
                 self.advance(each.workload, migration.order(move))
         if moving and row.get("capacity_type") == "spot":
             self.bar(name, row)
+        if at_risk and notice.instance:  # an empty machine that goes is no loss
+            noticed = notice.kind not in LOSSES
+            lost = loss_of(row, notice.at, notice.kind.value, noticed=noticed)
+            self.losses.record(name, lost)
         self.retire(cluster, row["node"])
         self.order_replacements(name, cluster, [each for each, _ in moving])
         if notice.kind in LOSSES:
@@ -281,7 +289,7 @@ class Interrupt:
             driver=chosen.driver,
             action=fit.action,
             reason=fit.sentence + why,
-            numbers=fit.numbers() | {"unsaved_ms": each.unsaved_ms},
+            numbers=fit.numbers() | {"unsaved_ms": each.unsaved_ms} | prices(workload, row),
             instance_type=str(row.get("type", "")),
             zone=str(row.get("zone", "")),
             grace_ms=grace,
@@ -355,6 +363,18 @@ class Interrupt:
                 change = change or stop(cluster, current, self.clock.now())
             if change:
                 self.workloads.apply([change])
+
+
+def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:
+    """Dollars per hour for the workload's CPU, at the rates of this machine, where known."""
+    offered = parse_quantity("cpu", str((row.get("allocatable") or {}).get("cpu", "0")))
+    asked = sum(s.count * s.requests.get("cpu", 0) for s in workload.pod_sets)
+    named = {"usd_per_hour": "price", "on_demand_usd_per_hour": "on_demand_price"}
+    return {
+        name: round(float(row[price]) * asked / offered, 6)
+        for name, price in named.items()
+        if offered and row.get(price)
+    }
 
 
 def is_moving(workload: Workload, generation: int) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sluice.core import checkpointing, migration
+from sluice.core import checkpointing, migration, recovery
 from sluice.core import workload as lifecycle
 from sluice.core.checkpointing import Checkpoint
 from sluice.core.happenings import Happening
@@ -71,15 +72,17 @@ class Migrate:
         now = self.clock.now()
         kept = checkpointing.retained(self.migrations.checkpoints(workload.id))
         last = kept[0].source if kept else workload.restore_from
+        account: dict[str, Any] = {}
         if record is not None:
             source = migration.restore_source(record, last)
             if record.saved and record.stage is migration.Stage.DUMPED:
                 self.keep(workload, record)
             record = self.advance(workload, migration.fenced(record, now))
             now = max(self.clock.now(), now + 1)  # the timeline sorts by time
+            account = migration.account(record, workload, good_at(source, record, kept))
         else:
             source = last
-        moved = self.workloads.apply([lifecycle.move(workload, source, now)]) == [True]
+        moved = self.workloads.apply([lifecycle.move(workload, source, now, account)]) == [True]
         if moved and record is not None:
             self.advance(workload, migration.restoring(record, source, now))
         return moved
@@ -142,7 +145,11 @@ class Migrate:
                 moved_at = int(workload.runs[-1]["ended_at"])
                 step = migration.restoring(record, workload.restore_from, moved_at)
                 record = self.advance(workload, step)
-            record = self.advance(workload, migration.running(record, at))
+            run = workload.runs[-1]
+            told = {name: run[name] for name in ("lost_ms",) if name in run}
+            if saved := recovery.saved_usd(run):
+                told["saved_usd"] = saved
+            record = self.advance(workload, migration.running(record, at, told))
         self.timeline.append(list(migration.story(record, workload)))
 
     def tidy(self, cluster: Cluster) -> None:
@@ -163,6 +170,13 @@ class Migrate:
         if lines := migration.news(step.before, now, workload):
             self.timeline.append(lines)
         return now
+
+
+def good_at(source: str, record: Migration, kept: Sequence[Checkpoint]) -> int:
+    """When the state was taken that the next generation starts from; 0 for none that is known."""
+    taken = {each.source: each.at for each in kept}
+    taken |= {each.source: each.at or record.dumped_at for each in record.saved.values()}
+    return taken.get(source, 0)
 
 
 def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View:

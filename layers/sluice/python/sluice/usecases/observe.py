@@ -192,10 +192,18 @@ class Observe:
         rows = []
         for node in nodes:
             if row := node_row(node, now):
-                price = self.prices.hourly(row["type"], row["zone"], row["capacity_type"])
                 row["requested"] = {"cpu": f"{requested.get(row['node'], 0)}m"}
-                rows.append(row if price is None else {**row, "price": price})
+                rows.append(row | self.priced(row))
         self.nodes.put_many(name, rows)
+
+    def priced(self, row: Document) -> Document:
+        """What the machine costs an hour, and would cost on demand; as far as anybody knows."""
+        asked = {"price": row["capacity_type"], "on_demand_price": "on-demand"}
+        found = {
+            name: self.prices.hourly(row["type"], row["zone"], capacity_type)
+            for name, capacity_type in asked.items()
+        }
+        return {name: price for name, price in found.items() if price is not None}
 
     def mark(self, cluster: Cluster, seen: Seen, events: Sequence[Event]) -> None:
         """Judge just the workloads whose Jobs have something new to say."""

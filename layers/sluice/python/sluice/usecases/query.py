@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Clusters,
         Ledgers,
         LogArchive,
+        Losses,
         Manifests,
         Nodes,
         Timeline,
@@ -93,6 +94,7 @@ class Query:
     timeline: Timeline
     archive: LogArchive
     nodes: Nodes
+    losses: Losses
     clock: Clock
     admit: Admit
     clusters: Clusters | None = None

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.quantity import format_quantity, parse_quantity
 from sluice.core.reasons import Action, Reason
-from sluice.core.workload import State, Workload, phase
+from sluice.core.recovery import HOUR_MS, recovery
+from sluice.core.workload import State, Workload, first_admitted_at, phase, waited_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from sluice.core.recovery import Recovery
     from sluice.core.workload import PodSet
 
 Json = dict[str, Any]
-
-HOUR_MS = 3_600_000
 
 
 class Refusals:
@@ -101,16 +101,19 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "cluster": workload.cluster,
         "recoveries": sum(run.get("outcome") == "migrate" for run in workload.runs),
         "createdAt": workload.created_at,
+        "firstAdmittedAt": first_admitted_at(workload),
         "admittedAt": workload.admitted_at,
+        "waitedMs": waited_ms(workload, now),
         "dispatchedAt": workload.dispatched_at,
         "startedAt": workload.started_at,
         "finishedAt": workload.finished_at,
-        "lastCheckpointAt": workload.options.get("checkpoint_at"),
+        "lastCheckpointAt": workload.checkpoint_at,
         "result": dict(workload.result),
         "errors": [dict(error) for error in workload.errors],
         "runs": [_run(run) for run in workload.runs],
+        "interruptions": _interruptions(recovery(workload)),
     }
-    always = {"generation", "priority", "recoveries"}
+    always = {"generation", "priority", "recoveries", "waitedMs"}
     return {key: value for key, value in view.items() if value or key in always}
 
 
@@ -142,6 +145,9 @@ def hardware(
     if prices and offered and hours:
         share = min(1.0, total(workload.pod_sets).get("cpu", 0) / offered)
         view["costUsd"] = round(sum(prices) * share * hours, 6)
+        full = [float(n.get("on_demand_price") or n.get("price") or 0) for n in used]
+        if len(prices) == len(used) and sum(full) > sum(prices):
+            view["savedUsd"] = round((sum(full) - sum(prices)) * share * hours, 6)
     return {key: value for key, value in view.items() if value}
 
 
@@ -179,13 +185,30 @@ def _flavors(workload: Workload) -> dict[str, str]:
     }
 
 
+def _interruptions(total: Recovery) -> Json:
+    """Sums over all moves, in seconds and dollars; empty if there was none."""
+    if not total.moves:
+        return {}
+    view: Json = {
+        "moves": total.moves,
+        "lostWorkSeconds": total.lost_ms / 1_000,
+        "standstillSeconds": total.standstill_ms / 1_000,
+        "lostSeconds": (total.lost_ms + total.standstill_ms) / 1_000,
+    }
+    if total.untold:
+        view["lostWorkUnknown"] = total.untold
+    if total.saved_usd is not None:
+        view["spotSavedUsd"] = round(total.saved_usd, 6)
+    if total.not_repeated_usd is not None:
+        view["notRepeatedUsd"] = round(total.not_repeated_usd, 6)
+    return view
+
+
 def _run(run: Mapping[str, Any]) -> Json:
-    names = {
-        "admitted_at": "admittedAt",
-        "dispatched_at": "dispatchedAt",
-        "started_at": "startedAt",
-        "ended_at": "endedAt",
-    }
-    return {
-        names.get(key, key): value for key, value in run.items() if value or key == "generation"
-    }
+    always = {"generation", "lost_ms"}
+    return {_camel(key): value for key, value in run.items() if value or key in always}
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(word.title() for word in rest)

@@ -1,0 +1,162 @@
+"""The ports Migrations, Offerings and Losses: in memory, and as adapters on moto's DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import boto3
+import pytest
+from moto import mock_aws
+from sluice.adapters.dynamodb_losses import DynamoDBLosses
+from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
+from sluice.adapters.dynamodb_nodes import DynamoDBNodes
+from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
+from sluice.core import migration as moving
+from sluice.core.checkpointing import Action, Checkpoint
+from sluice.core.interruption import Kind, Notice
+from sluice.core.losses import Loss
+from sluice.core.migration import Migration, Saved, Stage
+from sluice.core.options import CheckpointMode
+from sluice.core.replacement import Ban
+from sluice.ports import Losses, Migrations, Nodes, Offerings
+
+from tests.contract.aws.ports import KEYS, make_table
+from tests.fakes import MemoryLosses, MemoryMigrations, MemoryNodes, MemoryOfferings
+
+NOW = 1_800_000_000_000
+CLUSTER = "batch-1"
+A_MOVE = Migration(
+    workload="w1",
+    generation=2,
+    cluster=CLUSTER,
+    instance="i-1",
+    node="n-1",
+    kind="spot",
+    noticed_at=NOW,
+    received_at=NOW + 1,
+    deadline=NOW + 120_000,
+    driver=CheckpointMode.KUBELET,
+    action=Action.DUMP,
+    reason="needs 3 s, has 111 s: dump",
+    numbers={"needs_ms": 3_000, "usd_per_hour": 0.25},
+    pods=("p-1", "p-2"),
+)
+NOTICE = Notice(Kind.SPOT, "i-1", NOW, NOW + 120_000, "1", "r", "event-1")
+
+
+@dataclass(frozen=True)
+class Recovering:
+    migrations: Migrations
+    offerings: Offerings
+    losses: Losses
+    nodes: Nodes
+
+
+@pytest.fixture(params=["memory", "moto"])
+def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recovering]:
+    if request.param == "memory":
+        yield Recovering(MemoryMigrations(), MemoryOfferings(), MemoryLosses(), MemoryNodes())
+        return
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        client = boto3.client("dynamodb", region_name="us-east-1")
+        make_table(client, "migrations", ("id", ""), {})
+        make_table(client, "nodes", KEYS["nodes"], {})
+        yield Recovering(
+            DynamoDBMigrations(client, "migrations"),
+            DynamoDBOfferings(client, "nodes"),
+            DynamoDBLosses(client, "nodes"),
+            DynamoDBNodes(client, "nodes"),
+        )
+
+
+def a_checkpoint(n: int, **fields: object) -> Checkpoint:
+    made = Checkpoint("w1", 0, f"s3://b/{n}.tar", NOW + n, CheckpointMode.KUBELET, 10 + n, 7)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def test_a_notice_is_new_once(ports: Recovering) -> None:
+    key = NOTICE.key("2026-11-20T10:00:00Z")
+
+    assert [ports.migrations.note(key, NOTICE) for _ in range(3)] == [True, False, False]
+    assert ports.migrations.note(NOTICE.key("another launch"), NOTICE)
+
+
+def test_the_first_record_of_a_move_stands(ports: Recovering) -> None:
+    later = replace(A_MOVE, instance="i-2", reason="of another notice")
+
+    assert ports.migrations.create(A_MOVE) == A_MOVE
+    assert ports.migrations.create(later) == A_MOVE
+    assert ports.migrations.get("w1#2") == A_MOVE
+    assert ports.migrations.get("w1#3") is None
+
+
+def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
+    saved = {"p-1": Saved("s3://b/1.tar", 5, 6, NOW, "ecr/x:1"), "p-2": Saved("s3://b/2.tar")}
+    ports.migrations.create(A_MOVE)
+
+    done = ports.migrations.apply(
+        [
+            moving.order(A_MOVE),
+            moving.dumped(A_MOVE, saved, NOW + 9_000),
+            moving.order(A_MOVE),
+            moving.stopping(A_MOVE, NOW + 9_100),
+            moving.fenced(A_MOVE, NOW + 9_900),
+            moving.running(A_MOVE, NOW + 15_000, {"lost_ms": 100}),
+            moving.abandoned(A_MOVE, "too late"),
+        ]
+    )
+
+    assert done == [True, True, False, True, True, True, False]
+    record = ports.migrations.get("w1#2")
+    assert record is not None
+    assert (record.stage, record.saved, record.pods) == (Stage.RUNNING, saved, ("p-1", "p-2"))
+    assert (record.dumped_at, record.running_at) == (NOW + 9_000, NOW + 15_000)
+    assert record.numbers["lost_ms"] == 100
+
+
+def test_a_step_of_a_move_that_nobody_began_is_refused(ports: Recovering) -> None:
+    assert ports.migrations.apply([moving.order(A_MOVE)]) == [False]
+
+
+def test_only_the_newest_checkpoints_stay_listed(ports: Recovering) -> None:
+    for n in (1, 3, 2, 4, 4):
+        ports.migrations.keep(a_checkpoint(n), retain=2)
+    ports.migrations.keep(a_checkpoint(9, workload="w2", image="ecr/x:9", node="n"), retain=2)
+
+    kept = {each.uri: each for each in ports.migrations.checkpoints("w1")}
+    assert kept == {f"s3://b/{n}.tar": a_checkpoint(n) for n in (3, 4)}
+    assert [each.source for each in ports.migrations.checkpoints("w2")] == ["ecr/x:9"]
+    assert ports.migrations.checkpoints("w3") == []
+
+
+def test_barred_offerings_are_kept_by_cluster(ports: Recovering) -> None:
+    ban, other = Ban("c5.large", "z-1", NOW, NOW + 10), Ban("c5.large", "z-2", NOW, NOW + 20, 2)
+
+    for each in (ban, other, replace(ban, until=NOW + 30, strikes=3)):
+        ports.offerings.ban(CLUSTER, each)
+
+    found = {each.zone: each for each in ports.offerings.banned(CLUSTER)}
+    assert found == {"z-1": replace(ban, until=NOW + 30, strikes=3), "z-2": other}
+    assert ports.offerings.banned("elsewhere") == []
+
+
+def test_the_first_word_on_a_lost_machine_counts(ports: Recovering) -> None:
+    warned = Loss("i-1", NOW, "spot", True, "spot", "pool", "c5.large", "z-1")
+
+    ports.losses.record(CLUSTER, warned)
+    ports.losses.record(CLUSTER, replace(warned, kind="terminated", noticed=False))
+    ports.losses.record("other", replace(warned, instance="i-2"))
+
+    assert ports.losses.of(CLUSTER) == [warned]
+
+
+def test_losses_and_bans_are_no_machines(ports: Recovering) -> None:
+    ports.offerings.ban(CLUSTER, Ban("c5.large", "z-1", NOW, NOW + 10))
+    ports.losses.record(CLUSTER, Loss("i-1", NOW, "spot", True))
+    ports.nodes.put_many(CLUSTER, [{"instance": "i-1", "seen_at": NOW}])
+
+    assert [each["instance"] for each in ports.nodes.of(CLUSTER)] == ["i-1"]
+    assert ports.nodes.find(CLUSTER, "c5.large/z-1") is None
