@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -394,6 +394,8 @@ class FakeKubernetes:
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     started: list[str] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
+    lingers: Callable[[], bool] = lambda: False
+    """Whether the pod of a Job that is deleted now fails at once, and the Job is seen Failed."""
 
     def create(self, document: Document) -> Document | AlreadyExists:
         metadata = document["metadata"]
@@ -458,7 +460,7 @@ class FakeKubernetes:
         if found is None or (uid and found["metadata"]["uid"] != uid):
             return False
         if kind == "Pod":
-            assert grace_seconds == 0, "nobody else deletes pods"
+            assert grace_seconds in (0, 1), "nobody else deletes pods"
             self._remove_pod(namespace, name)
             return True
         pod = self.get("Pod", namespace, f"{name}-pod") if kind == "Job" else None
@@ -466,9 +468,24 @@ class FakeKubernetes:
             deleted = {**found["metadata"], "deletionTimestamp": "now"}
             self.objects[kind, namespace, name] = {**found, "metadata": deleted}
             return True  # the Job waits for its pod, of which nobody reports the end
+        if pod is not None and pod["status"]["phase"] == "Running" and self.lingers():
+            self.finish(namespace, name, exit_code=143)
+            failed = self.objects[kind, namespace, name]
+            deleted = {**failed["metadata"], "deletionTimestamp": "now"}
+            self.objects[kind, namespace, name] = {**failed, "metadata": deleted}
+            return True
         del self.objects[kind, namespace, name]
         self.objects.pop(("Pod", namespace, f"{name}-pod"), None)
         return True
+
+    def collect(self) -> None:
+        """The garbage collector removes deleted Jobs whose pods have ended."""
+        for (kind, namespace, name), each in list(self.objects.items()):
+            pod = self.objects.get(("Pod", namespace, f"{name}-pod"))
+            ended = pod is None or pod["status"]["phase"] in ("Succeeded", "Failed")
+            if kind == "Job" and each["metadata"].get("deletionTimestamp") and ended:
+                self.objects.pop(("Pod", namespace, f"{name}-pod"), None)
+                del self.objects[kind, namespace, name]
 
     def watch(
         self, kind: str, *, selector: str, version: str, seconds: float

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.model import quota
-from tests.model.protocol import HOLDS_QUOTA, MAY_RUN, NONE, TERMINAL, Intent, State
+from tests.model.protocol import (
+    HOLDS_QUOTA,
+    MAY_RUN,
+    NONE,
+    TERMINAL,
+    Intent,
+    JobStatus,
+    State,
+)
 
 if TYPE_CHECKING:
     from tests.model.configuration import Configuration
@@ -46,6 +54,10 @@ def step_fault(before: Workload, after: Workload) -> str | None:
         requeued = after.state is State.PENDING and after.generation > before.generation
         if not requeued and after.state not in TERMINAL:
             return "I6 released while it lives"
+    if after.state is State.FINISHED is not before.state:
+        job = after.jobs[after.generation]
+        if job and job.uid == after.uid and job.status is JobStatus.FAILED:
+            return "I4 ended by its own deletion"
     if before.intent is Intent.END and after.state not in {State.RECLAIMING, *TERMINAL}:
         return "I4 an accepted cancel was undone"
     return None

@@ -76,6 +76,9 @@ MUTANTS = {
     "finish_ignores_generation_and_uid": Mutant(
         ("finish_checks_generation", "finish_checks_uid"), "migration_contention", UNRESERVED
     ),
+    "killed_is_taken_for_failed": Mutant(
+        ("failure_by_deletion_is_no_finish",), "migration", "I4 ended by its own deletion"
+    ),
     "reclaim_ignores_state": Mutant(
         ("reclaim_checks_state",), "contention", "I5 terminal state left"
     ),

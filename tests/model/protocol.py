@@ -39,8 +39,10 @@ class JobStatus(Enum):
     TERMINATING = auto()  # deletion was accepted, pods may still run, for any length of time
     PODLESS = auto()  # the node died; the Job controller may start another pod
     COMPLETE = auto()
+    FAILED = auto()  # its pods obeyed the deletion and exited badly; the object is still there
 
 
+DELETED = frozenset({JobStatus.TERMINATING, JobStatus.FAILED})
 MAY_RUN = frozenset({JobStatus.RUNNING, JobStatus.TERMINATING})
 
 
@@ -179,13 +181,12 @@ def cluster_steps(configuration: Configuration, workload: Workload) -> Iterator[
             if configuration.node_loss:
                 podless = job._replace(status=JobStatus.PODLESS)
                 yield "node dies", Kind.WORLD, with_job(workload, generation, podless)
-        elif job.status is JobStatus.TERMINATING:
-            yield "terminated", Kind.PROGRESS, with_job(workload, generation, None)
-            yield "complete in its grace", Kind.WORLD, with_job(done, generation, None)
+        elif job.status in DELETED:
+            yield from _removed(workload, done, generation, job)
         elif job.status is JobStatus.PODLESS:
             running = job._replace(status=JobStatus.RUNNING)
             yield "pod replaced", Kind.PROGRESS, with_job(workload, generation, running)
-        if job.status is not JobStatus.TERMINATING:
+        if job.status not in DELETED:
             if is_orphan(workload, generation, job):
                 yield "delete orphan", Kind.PROGRESS, deleted(workload, generation)
             elif (
@@ -194,6 +195,18 @@ def cluster_steps(configuration: Configuration, workload: Workload) -> Iterator[
                 and workload.created[generation] < configuration.jobs_per_generation
             ):
                 yield "external deletion", Kind.WORLD, deleted(workload, generation)
+
+
+def _removed(workload: Workload, done: Workload, generation: int, job: Job) -> Iterator[LocalStep]:
+    """The end of a Job whose deletion was accepted; `done`: the workload if it completes first."""
+    gone = with_job(workload, generation, None)
+    if job.status is JobStatus.FAILED:
+        yield "removed", Kind.PROGRESS, gone
+        return
+    yield "terminated", Kind.PROGRESS, gone
+    yield "complete in its grace", Kind.WORLD, with_job(done, generation, None)
+    failed = job._replace(status=JobStatus.FAILED)
+    yield "fails in its grace", Kind.WORLD, with_job(workload, generation, failed)
 
 
 def is_orphan(workload: Workload, generation: int, job: Job) -> bool:
@@ -234,6 +247,11 @@ def _finish(configuration: Configuration, rules: Rules, workload: Workload) -> I
             seen_now = workload.jobs[generation] == Job(uid, JobStatus.COMPLETE)
             finished = workload._replace(state=State.FINISHED, gone=False, intent=Intent.NONE)
             yield "finish", Kind.PROGRESS if seen_now else Kind.STALE, finished
+    job = own_job(workload)
+    failed = job and job.status is JobStatus.FAILED and workload.state in MAY_FINISH
+    if failed and not rules.failure_by_deletion_is_no_finish:
+        finished = workload._replace(state=State.FINISHED, gone=False, intent=Intent.NONE)
+        yield "finish as failed", Kind.PROGRESS, finished
 
 
 def _reclaim(configuration: Configuration, rules: Rules, workload: Workload) -> Iterator[LocalStep]:
@@ -250,7 +268,7 @@ def _reclaim(configuration: Configuration, rules: Rules, workload: Workload) -> 
         yield "give up", Kind.PROGRESS, reclaiming(workload, Intent.END)
     if state is not State.RECLAIMING:
         return
-    if job and job.status is not JobStatus.TERMINATING:
+    if job and job.status not in DELETED:
         yield "delete Job", Kind.PROGRESS, deleted(workload, workload.generation)
     if not workload.gone:
         proven = job is None or not rules.gone_is_confirmed
@@ -271,7 +289,7 @@ def _migrate(configuration: Configuration, rules: Rules, workload: Workload) -> 
         if dispatched and workload.generation < configuration.last_generation:
             yield "migrate", Kind.WORLD, workload._replace(migrating=True)
         return
-    if dispatched and job and job.status is not JobStatus.TERMINATING:
+    if dispatched and job and job.status not in DELETED:
         yield "delete migrating Job", Kind.PROGRESS, deleted(workload, workload.generation)
     confirmed = job is None or not rules.fence_is_confirmed
     if confirmed and (dispatched or not rules.fence_checks_state):

@@ -35,6 +35,7 @@ class Rules:
     finish_checks_state: bool = True
     finish_checks_generation: bool = True
     finish_checks_uid: bool = True
+    failure_by_deletion_is_no_finish: bool = True
     reclaim_checks_state: bool = True
     # cancel
     cancel_of_admitted_waits_for_gone: bool = True

@@ -64,6 +64,7 @@ def test_every_rule_is_either_needed_or_known_to_repeat_another() -> None:
     ("name", "step"),
     [
         ("one_workload", "w0 complete in its grace"),
+        ("one_workload", "w0 fails in its grace"),
         ("one_workload", "w0 unsuspend, lost response (g0)"),
         ("one_workload", "w0 give up"),
         ("one_workload", "w0 claim refused (g0)"),

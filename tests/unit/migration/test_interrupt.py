@@ -150,6 +150,36 @@ def test_a_dump_moves_with_its_workload(town: Town) -> None:
         assert record.checkpoint == kept[0].uri
 
 
+def test_a_source_that_is_saved_gets_a_second_of_grace_and_still_has_to_be_proven_gone(
+    town: Town,
+) -> None:
+    node = town.runs("w", "kubelet")
+    town.hear(town.notice(node))
+    town.dice.seed(2)
+    town.agents()
+    asked: list[tuple[str, int | None]] = []
+    delete = town.kubernetes.delete
+
+    def slow(kind: str, namespace: str, name: str, **options: Any) -> bool:
+        asked.append((kind, options.get("grace_seconds")))
+        if kind == "Job":  # in the foreground: it goes when its pods are gone
+            job = town.kubernetes.objects[kind, namespace, name]
+            deleted = {**job["metadata"], "deletionTimestamp": "now"}
+            town.kubernetes.objects[kind, namespace, name] = {**job, "metadata": deleted}
+        return True
+
+    town.kubernetes.delete = slow  # type: ignore[method-assign]
+    town.obey("w")
+    assert asked == [("Job", None), ("Pod", 1)]
+    assert town.row("w").generation == 0, "its pod is not proven gone"
+
+    town.kubernetes.delete = delete  # type: ignore[method-assign]
+    (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    delete("Pod", "team", pod["metadata"]["name"], grace_seconds=1)
+    town.obey("w")
+    assert town.row("w").generation == 1
+
+
 def test_a_dump_that_does_not_come_is_given_up_in_time(town: Town) -> None:
     node = town.runs("w", "kubelet")
     town.hear(town.notice(node))

@@ -25,7 +25,7 @@ STORY = (
 
 class Town(World):
     def __init__(self) -> None:
-        super().__init__(0, crashes=0.0, queues=(queue("a", 40),))
+        super().__init__(0, crashes=0.0, lingering=0.0, queues=(queue("a", 40),))
 
     def runs(self, name: str, mode: str = "application") -> str:
         """Submit a workload and let it run; the node on which it does."""

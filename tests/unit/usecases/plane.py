@@ -12,6 +12,7 @@ from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
+from sluice.usecases.periodic import Periodic
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.sweep import Sweep
 
@@ -23,12 +24,14 @@ from tests.fakes import (
     MemoryLeases,
     MemoryLedgers,
     MemoryLogs,
+    MemoryLosses,
     MemoryManifests,
     MemoryMigrations,
     MemoryNodes,
     MemoryOfferings,
     MemoryWorkloads,
     RecordedCommands,
+    RecordedInterruptions,
     RecordedKicks,
     RecordedObservers,
     RecordedTimeline,
@@ -73,6 +76,9 @@ class Plane:
     nodes: MemoryNodes = field(default_factory=MemoryNodes)
     logs: MemoryLogs = field(default_factory=MemoryLogs)
     leases: MemoryLeases = field(default_factory=MemoryLeases)
+    losses: MemoryLosses = field(default_factory=MemoryLosses)
+    migrations: MemoryMigrations = field(default_factory=MemoryMigrations)
+    wishes: RecordedInterruptions = field(default_factory=RecordedInterruptions)
 
     def __post_init__(self) -> None:
         self.ledgers = MemoryLedgers(self.workloads, self.catalog)
@@ -108,7 +114,7 @@ class Plane:
         return Admit(*ports, pool=Inline())  # type: ignore[arg-type]
 
     def migrate(self) -> Migrate:
-        return Migrate(self.workloads, MemoryMigrations(), self.timeline, self.clock)
+        return Migrate(self.workloads, self.migrations, self.timeline, self.clock)
 
     def act(self, kubernetes: Any = None) -> Act:
         return Act(
@@ -134,6 +140,7 @@ class Plane:
             FixedPrices(),
             self.clock,
             self.migrate(),
+            Periodic(self.nodes, self.losses, self.wishes, self.clock),
             pods_ready_ms=pods_ready_ms,
             pool=Inline(),  # type: ignore[arg-type]
         )

@@ -485,3 +485,28 @@ def test_machines_of_ec2_are_counted_with_what_they_hold() -> None:
     assert (row["instance"], row["node"], row["type"], row["ready"]) == (
         "i-0abc", node, "m5.large", True,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("failed_at", "deleted_at", "finished"),
+    [
+        ("2026-11-20T10:00:05Z", "2026-11-20T10:00:05Z", False),
+        ("", "2026-11-20T10:00:05Z", False),
+        ("2026-11-20T10:00:04Z", "2026-11-20T10:00:05Z", True),
+    ],
+)
+def test_a_job_that_failed_because_it_was_deleted_has_not_finished_its_workload(
+    failed_at: str, deleted_at: str, finished: bool
+) -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB, exit_code=143)
+    job = plane.kubernetes.objects["Job", NAMESPACE, JOB]
+    if failed_at:
+        job["status"]["conditions"][0]["lastTransitionTime"] = failed_at
+    deleted = {**job["metadata"], "deletionTimestamp": deleted_at}
+    plane.kubernetes.objects["Job", NAMESPACE, JOB] = {**job, "metadata": deleted}
+
+    plane.look()  # the record still says DISPATCHED, as a stale one would
+
+    assert (plane.record().state is State.FINISHED) is finished

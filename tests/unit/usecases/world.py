@@ -32,6 +32,7 @@ from sluice.usecases.admit import Admit
 from sluice.usecases.interrupt import Interrupt
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
+from sluice.usecases.periodic import Periodic
 from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.sweep import Sweep
 
@@ -50,6 +51,7 @@ from tests.fakes import (
     MemoryOfferings,
     MemoryWorkloads,
     RecordedCommands,
+    RecordedInterruptions,
     RecordedKicks,
     RecordedObservers,
     RecordedTimeline,
@@ -162,6 +164,7 @@ class World:
     crashes: float = 0.02
     queues: tuple[dict[str, Any], ...] = (queue("a", 2), queue("b", 1))
     machines_end: bool = False
+    lingering: float = 0.3
     dice: random.Random = field(init=False)
     running_seen: int = 0
     moved_seen: int = 0
@@ -175,6 +178,8 @@ class World:
         self.catalog.ledgers = self.ledgers
         self.manifests = MemoryManifests()
         self.kubernetes = FakeKubernetes()
+        self.kubernetes.lingers = lambda: self.dice.random() < self.lingering
+        self.failed_by_itself: set[tuple[str, int]] = set()
         self.kicks, self.commands = RecordedKicks(), RecordedCommands()
         self.timeline, self.observers = RecordedTimeline(), RecordedObservers()
         put = [("ResourceFlavor", "spot", FLAVOR), ("Cluster", CLUSTER, {"spec": {}})]
@@ -187,7 +192,7 @@ class World:
         self.saved_seen = {""}
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
-        self.losses = MemoryLosses()
+        self.losses, self.wishes = MemoryLosses(), RecordedInterruptions()
 
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
@@ -217,6 +222,9 @@ class World:
 
     def migrate(self, fragile: Any = lambda port: port) -> Migrate:
         return Migrate(fragile(self.workloads), fragile(self.migrations), self.timeline, self.clock)
+
+    def periodic(self) -> Periodic:
+        return Periodic(self.nodes, self.losses, self.wishes, self.clock)
 
     # One step of each Lambda, on ports that may crash.
 
@@ -253,7 +261,8 @@ class World:
         f = self.fragile
         use = Observe(
             f(self.workloads), self.kubernetes, self.commands, self.nodes, self.logs, self.leases,
-            FixedPrices(), self.clock, self.migrate(f), pods_ready_ms=10**9, pool=Inline(),
+            FixedPrices(), self.clock, self.migrate(f), self.periodic(), pods_ready_ms=10**9,
+            pool=Inline(),
         )  # fmt: skip
 
         def once() -> Seen:
@@ -346,7 +355,12 @@ class World:
             _, namespace, name = self.dice.choice(pods)
             job = name.removesuffix("-pod")
             if ("Job", namespace, job) in self.kubernetes.objects:
-                self.kubernetes.finish(namespace, job, exit_code=self.dice.choice([0, 0, 1]))
+                code = self.dice.choice([0, 0, 1])
+                if code:
+                    labels = self.kubernetes.objects["Job", namespace, job]["metadata"]["labels"]
+                    run = labels["sluice.dev/workload"], int(labels["sluice.dev/generation"])
+                    self.failed_by_itself.add(run)
+                self.kubernetes.finish(namespace, job, exit_code=code)
 
     def disturb(self) -> None:
         """A user cancels, a gang is requeued, or somebody deletes a Job behind our back."""
@@ -372,7 +386,7 @@ class World:
             if self.dice.random() < 0.1:
                 actions = [self.finish_one]
         if self.dice.random() < 0.15:
-            actions = [self.disturb, self.sweep]
+            actions = [self.disturb, self.sweep, self.kubernetes.collect]
         self.dice.choice(actions)()
         self.check()
 
@@ -383,6 +397,7 @@ class World:
             self.clock.pass_ms(20_000)
             self.kubernetes.provide()
             self.kubernetes.notice_the_dead()
+            self.kubernetes.collect()
             self.sweep()
             self.admit()
             self.observe()
@@ -426,6 +441,11 @@ class World:
         self.running_seen = max(self.running_seen, len(running))
         for w in self.workloads.rows.values():
             assert w.restore_from in self.saved_seen, f"seed {self.seed}: restored from nothing"
+        for w in self.workloads.rows.values():
+            if w.state is State.FINISHED and "exit_codes" in w.result:
+                failed = not w.result["succeeded"]
+                own = (w.id, w.generation) in self.failed_by_itself
+                assert own or not failed, f"seed {self.seed}: ended by its own deletion"
         for workload_id in running:
             assert self.workloads.rows[workload_id].reservation, f"seed {self.seed}: I3 no quota"
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sluice.usecases.interrupt import Interrupt
     from sluice.usecases.migrate import Migrate
     from sluice.usecases.observe import Observe
+    from sluice.usecases.periodic import Periodic
     from sluice.usecases.relay import Relay
     from sluice.usecases.submit import Submit
     from sluice.usecases.sweep import Sweep
@@ -122,6 +123,18 @@ def migrate() -> Migrate:
     from sluice.usecases.migrate import Migrate
 
     return Migrate(workloads(), migrations(), timeline(), clock())
+
+
+@cache
+def interruptions() -> SQSInterruptions:
+    return SQSInterruptions(client("sqs"), _env("INTERRUPTIONS_QUEUE_URL"))
+
+
+@cache
+def periodic() -> Periodic:
+    from sluice.usecases.periodic import Periodic
+
+    return Periodic(nodes(), losses(), interruptions(), clock())
 
 
 @cache
@@ -231,6 +244,7 @@ def observe() -> Observe:
         prices(),
         clock(),
         migrate(),
+        periodic(),
     )
 
 
@@ -278,7 +292,7 @@ def api() -> Api:
         Moves(
             query,
             migrations(),
-            SQSInterruptions(client("sqs"), _env("INTERRUPTIONS_QUEUE_URL")),
+            interruptions(),
             clock(),
         ),
     )

@@ -17,6 +17,8 @@ MARGIN_MS: Final = 8_000
 GRACE_SECONDS: Final = 30
 FREEZE_MS: Final = 500
 LISTED: Final = 100
+DUMPING: Final = frozenset({CheckpointMode.KUBELET, CheckpointMode.CEDANA})
+"""Drivers that save processes rather than ask the application."""
 KEPT: Final = 3
 """Checkpoints of a workload that stay listed, unless it asks for another number."""
 

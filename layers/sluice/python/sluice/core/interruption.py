@@ -65,13 +65,19 @@ class ReservationNotice:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A user's wish, sent by the api: to save a workload, or to move it (from a checkpoint)."""
+    """A wish, sent by the api or by `observe`: to save a workload, or to move it.
+
+    `order` names a checkpoint so that a repeated wish is the same; `generation` None: any.
+    """
 
     workload: str
     at: int
     moves: bool
     by: str = ""
     checkpoint: str = ""
+    order: str = ""
+    generation: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +149,28 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
 def _request(what: str, detail: Mapping[str, Any], at: int) -> Heard:
     if what not in (MOVE_REQUESTED, CHECKPOINT_REQUESTED):
         return Unreadable(f"no wish is called {what!r}")
-    wanted, by = detail.get("checkpoint", ""), detail.get("by", "")
-    return Request(detail["workload"], at, what == MOVE_REQUESTED, by, wanted)
+    return Request(
+        detail["workload"],
+        at,
+        what == MOVE_REQUESTED,
+        detail.get("by", ""),
+        detail.get("checkpoint", ""),
+        detail.get("order", ""),
+        detail.get("generation"),
+        detail.get("reason", ""),
+    )
+
+
+def wish(what: str, at: int, detail: Mapping[str, Any]) -> dict[str, Any]:
+    """The envelope of a wish, in the shape of EC2's notices."""
+    return {
+        "source": "sluice",
+        "detail-type": what,
+        "time": datetime.fromtimestamp(at / 1000, UTC).isoformat(),
+        "account": "",
+        "region": "",
+        "detail": dict(detail),
+    }
 
 
 def _health(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Heard:

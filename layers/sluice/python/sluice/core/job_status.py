@@ -31,15 +31,22 @@ def child(document: Document) -> bool:
 
 def outcome(job: Document) -> Document | None:
     """The result of a Job that has ended: `{succeeded, reason, message, indexes?}`, or None."""
+    condition = _final(job)
+    if condition is None:
+        return None
+    return {
+        "succeeded": _FINAL[condition["type"]],
+        "reason": condition.get("reason") or condition["type"],
+        "message": condition.get("message") or "",
+        **_indexes(job),
+    }
+
+
+def _final(job: Document) -> Document | None:
+    """The condition that says that the Job has ended."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in _FINAL:
-            succeeded = _FINAL[condition["type"]]
-            return {
-                "succeeded": succeeded,
-                "reason": condition.get("reason") or condition["type"],
-                "message": condition.get("message") or "",
-                **_indexes(job),
-            }
+            return dict(condition)
     return None
 
 
@@ -81,9 +88,11 @@ def ended_at(job: Document) -> int:
 
 def ended_by_deletion(job: Document) -> bool:
     """Whether a failure only says that the Job's pods obeyed when it was deleted."""
-    ended = outcome(job)
-    deleted = bool(job["metadata"].get("deletionTimestamp"))
-    return deleted and ended is not None and not ended["succeeded"]
+    condition, deleted_at = _final(job), job["metadata"].get("deletionTimestamp")
+    if condition is None or not deleted_at or _FINAL[condition["type"]]:
+        return False
+    # Both are of the API server's form, in whole seconds: text compares as time does.
+    return str(condition.get("lastTransitionTime") or deleted_at) >= str(deleted_at)
 
 
 def all_ready(job: Document) -> bool:
@@ -145,6 +154,16 @@ def stuck(pods: Iterable[Document]) -> str:
             if waiting.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
                 return f"{waiting['reason']}: {waiting.get('message', '')}"
     return ""
+
+
+def failed_by_itself(pod: Document) -> bool:
+    """Whether the pod failed, and not because its node went away."""
+    status = pod.get("status") or {}
+    disrupted = any(
+        condition["type"] == "DisruptionTarget" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
+    )
+    return status.get("phase") == "Failed" and not disrupted
 
 
 def running_pod(pod: Document) -> bool:

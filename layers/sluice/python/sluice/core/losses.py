@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
+
+from sluice.core.interruption import epoch_ms
 
 HOUR_MS: Final = 3_600_000
 WINDOW_MS: Final = 30 * 24 * HOUR_MS
@@ -62,7 +63,7 @@ def mean_between_ms(
     since = now - WINDOW_MS
     prior = SPOT_PRIOR_MS if capacity_type == "spot" else PRIOR_MS
     lived = sum(
-        max(0, int(row.get("seen_at", 0)) - max(since, _epoch_ms(str(row.get("created", "")))))
+        max(0, int(row.get("seen_at", 0)) - max(since, epoch_ms(str(row.get("created", "")))))
         for row in inventory
         if row.get("capacity_type") == capacity_type and row.get("created")
     )
@@ -73,7 +74,3 @@ def mean_between_ms(
         for loss in losses
     )
     return (prior + lived) / (1 + counted)
-
-
-def _epoch_ms(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)

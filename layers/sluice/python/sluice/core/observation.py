@@ -8,6 +8,8 @@ from typing import Any
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
+from sluice.core.checkpointing import DUMPING, mode
+from sluice.core.interruption import epoch_ms
 from sluice.core.marks import LEAVING, marks_on
 from sluice.core.quantity import parse_quantity
 from sluice.core.reasons import Reason
@@ -95,7 +97,8 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
     pods = seen.pods_of(workload.id, workload.generation)
     ended = job_status.outcome(job)
     if ended is not None:
-        obeyed = workload.state is State.RECLAIMING and job_status.ended_by_deletion(job)
+        # Whatever the record said when it was read: the Job may have been deleted since.
+        obeyed = job_status.ended_by_deletion(job)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
             yield lifecycle.finish(workload, _result(ended, pods), now)
         return
@@ -108,6 +111,23 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
             yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, Reason.IMAGE_PULL, message))
         elif now - workload.dispatched_at > pods_ready_ms:
             yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms))
+    elif begun_anew(workload, pods):
+        message = "its machine vanished, and Kubernetes began anew; it goes on from its checkpoint"
+        intent = Intent(IntentKind.MIGRATE, Reason.RESTORING_CHECKPOINT, message)
+        yield lifecycle.reclaim(workload, intent)
+
+
+def begun_anew(workload: Workload, pods: Sequence[Document]) -> bool:
+    """Whether a pod replaces a vanished one of which there is a later state than its own.
+
+    A pod that was retried after a failure is no such pod: it would only fail again.
+    """
+    if mode(workload.options) not in DUMPING or workload.checkpoint_at <= workload.started_at:
+        return False
+    if any(job_status.failed_by_itself(pod) for pod in pods):
+        return False
+    made = [pod["metadata"].get("creationTimestamp", "") for pod in pods]
+    return any(text and epoch_ms(text) > workload.checkpoint_at for text in made)
 
 
 def disappeared(workload: Workload, seen: Seen, now: int) -> Iterator[Change]:

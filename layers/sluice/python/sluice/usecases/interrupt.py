@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.core import checkpointing, job_status, migration
 from sluice.core import workload as lifecycle
+from sluice.core.happenings import Happening
 from sluice.core.interruption import (
     ADVICE,
     LOSSES,
@@ -24,7 +25,7 @@ from sluice.core.losses import loss_of
 from sluice.core.marks import LEAVING, MOVE, ORDER
 from sluice.core.migration import AtRisk, Migration, most_valuable_first
 from sluice.core.observation import node_row
-from sluice.core.options import CheckpointMode
+from sluice.core.periodic import can_be_ordered
 from sluice.core.quantity import parse_quantity
 from sluice.core.reasons import Reason
 from sluice.core.replacement import avoiding, banned, placeholder
@@ -47,7 +48,6 @@ from sluice.usecases.stopping import pods_of, stop
 
 PARALLEL = 16
 DUMP_MS = 600_000  # how long a dump may take when no machine goes away
-DUMPING = {CheckpointMode.KUBELET, CheckpointMode.CEDANA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,18 @@ class Interrupt:
         workload = self.workloads.get(request.workload)
         if workload is None or workload.state is not State.DISPATCHED:
             return Handled(dropped=f"workload {request.workload} does not run")
+        if request.generation not in (None, workload.generation):
+            return Handled(dropped=f"generation {request.generation} of {workload.id} is over")
         cluster = self.clusters.cluster(workload.cluster)
         pods = tuple(pods_of(cluster, workload))
         if not pods:
             return Handled(dropped=f"workload {request.workload} has no pods")
         each = AtRisk(workload, pods, 0)
         if not request.moves:
-            self.mark(cluster, pods, {ORDER: f"request-{request.at}"})
+            self.mark(cluster, pods, {ORDER: request.order or f"request-{request.at}"})
+            why = request.reason or "a user asked for it"
+            ordered = Happening(workload, request.at, "CheckpointOrdered", why)
+            self.timeline.append([ordered])
             return Handled(ordered=(workload.id,))
         node = pods[0]["spec"].get("nodeName", "")
         rows = [row for row in self.nodes.of(workload.cluster) if row["node"] == node]
@@ -184,7 +189,7 @@ class Interrupt:
         self, cluster: Cluster, at_risk: Iterable[AtRisk], notice: Notice
     ) -> tuple[str, ...]:
         """A checkpoint more, and nobody moves: recommendations far outnumber interruptions."""
-        able = [r for r in at_risk if can_be_saved(r.workload)]
+        able = [r for r in at_risk if can_be_ordered(r.workload.options)]
         for each in able:
             self.mark(cluster, each.pods, {ORDER: f"{notice.kind}-{notice.at}"})
         return tuple(each.workload.id for each in able)
@@ -387,10 +392,6 @@ def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
     if move.action is checkpointing.Action.DUMP or saves_on_signal(workload):
         marks[ORDER] = f"{MOVE}{move.generation}"
     return marks
-
-
-def can_be_saved(workload: Workload) -> bool:
-    return saves_on_signal(workload) or checkpointing.mode(workload.options) in DUMPING
 
 
 def saves_on_signal(workload: Workload) -> bool:

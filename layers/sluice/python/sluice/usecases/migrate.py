@@ -17,6 +17,9 @@ from sluice.core.workload import IntentKind, State, Workload, after
 from sluice.ports import Clock, Cluster, Document, Migrations, Timeline, Workloads
 from sluice.usecases.stopping import pods_of, stop
 
+DUMPED_GRACE_SECONDS = 1
+"""What is left of a process after its dump is lost anyway, so it is ended at once."""
+
 
 @dataclass(frozen=True)
 class Migrate:
@@ -56,7 +59,8 @@ class Migrate:
         """End the source; its record if that is proven, None while it is not."""
         if record is not None and not record.stopping_at:
             record = self.advance(workload, migration.stopping(record, self.clock.now()))
-        change = stop(cluster, workload, self.clock.now())
+        saved = record is not None and record.stage is migration.Stage.DUMPED
+        change = stop(cluster, workload, self.clock.now(), DUMPED_GRACE_SECONDS if saved else None)
         if change is None or self.workloads.apply([change]) != [True]:
             return None
         if change.set.get("state") is State.FINISHED:
@@ -125,6 +129,7 @@ class Migrate:
                 ),
                 retain=retain(workload),
             )
+            self.workloads.apply([lifecycle.saved(workload, done.at)])
             message = f"{done.size / 1e6:.1f} MB saved in {done.took_ms / 1000:.1f} s"
             detail = {"uri": done.uri, "bytes": done.size}
             self.timeline.append(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sluice.core import checkpointing
 from sluice.core import workload as lifecycle
-from sluice.core.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED
+from sluice.core.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
 from sluice.core.options import CheckpointMode
 from sluice.core.workload import State, Workload
 from sluice.usecases.refused import ConflictError
@@ -86,15 +85,6 @@ class Moves:
     def ask(
         self, caller: Authority, workload: Workload, what: str, result: str, **detail: str
     ) -> Json:
-        now = self.clock.now()
-        self.interruptions.send(
-            {
-                "source": "sluice",
-                "detail-type": what,
-                "time": datetime.fromtimestamp(now / 1000, UTC).isoformat(),
-                "account": "",
-                "region": "",
-                "detail": {"workload": workload.id, "by": caller.who, **detail},
-            }
-        )
+        about = {"workload": workload.id, "by": caller.who, **detail}
+        self.interruptions.send(wish(what, self.clock.now(), about))
         return self.query.workload(caller, workload.id) | {"result": result}

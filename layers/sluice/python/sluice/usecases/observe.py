@@ -35,6 +35,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.migrate import Migrate, was_moved
+from sluice.usecases.periodic import Periodic
 
 OURS = f"{job_status.WORKLOAD_LABEL}"
 WATCHED = ("Job", "JobSet", "Pod")
@@ -64,6 +65,7 @@ class Observe:
     prices: Prices
     clock: Clock
     migrate: Migrate
+    periodic: Periodic
     pods_ready_ms: int = 900_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     noted: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -166,6 +168,7 @@ class Observe:
                 job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
             )
         self.remind(name, records, seen, now)
+        self.note_checkpoints([pod for pods in seen.pods.values() for pod in pods.values()])
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
         return seen, versions, known.values()
@@ -178,6 +181,7 @@ class Observe:
             cluster, seen, [c for w in records for c in judge(w, seen, now, self.pods_ready_ms)]
         )
         self.remind(name, records, seen, now)
+        self.periodic(name, records, seen)
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
 

@@ -14,8 +14,14 @@ def find(cluster: Cluster, workload: Workload) -> Document | None:
     return cluster.get(workload.kind, workload.namespace, name)
 
 
-def stop(cluster: Cluster, workload: Workload, now: int) -> Change | None:
-    """Delete the Job of a generation that must end; the proof that nothing runs, if any."""
+def stop(
+    cluster: Cluster, workload: Workload, now: int, grace_seconds: int | None = None
+) -> Change | None:
+    """Delete the Job of a generation that must end; the proof that nothing runs, if any.
+
+    `grace_seconds` shortens what its pods are given after SIGTERM. Never 0: Kubernetes would forget
+    such a pod at once, before its node has ended it, and with it the proof.
+    """
     job = find(cluster, workload)
     if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
         return lifecycle.gone(workload) if not pods_of(cluster, workload) else None
@@ -25,8 +31,20 @@ def stop(cluster: Cluster, workload: Workload, now: int) -> Change | None:
         return lifecycle.finish(workload, ended, now)
     if not metadata.get("deletionTimestamp"):
         cluster.delete(workload.kind, workload.namespace, metadata["name"], uid=metadata["uid"])
-    if find(cluster, workload) is None and not pods_of(cluster, workload):
+    left = pods_of(cluster, workload)
+    if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)
+    if grace_seconds is not None:
+        for pod in left:
+            at = pod["metadata"]
+            if at.get("deletionGracePeriodSeconds", grace_seconds + 1) > grace_seconds:
+                cluster.delete(
+                    "Pod",
+                    at["namespace"],
+                    at["name"],
+                    uid=at["uid"],
+                    grace_seconds=max(1, grace_seconds),
+                )
     return None
 
 

@@ -1,0 +1,117 @@
+"""When a running workload is saved although nothing threatens it: orders with names made of time.
+
+An order's name says which checkpoint it follows and how many intervals later it is due, so that
+whoever looks, however often, orders the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sluice.core import checkpointing
+from sluice.core.checkpointing import DUMPING, MARGIN_MS, Bandwidth
+from sluice.core.interruption import NOTICE_MS
+from sluice.core.losses import Loss, mean_between_ms
+from sluice.core.marks import LEAVING, ORDER, answer, marks_on
+from sluice.core.migration import Saved
+from sluice.core.workload import State, Workload
+
+SHORTEST_MS: Final = 60_000
+PREFIX: Final = "periodic-"
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often a workload is saved, and the reason with its numbers."""
+
+    every_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One order: the same name until it is answered or the next one is due. `at` in epoch ms."""
+
+    name: str
+    at: int
+
+
+def can_be_ordered(options: Mapping[str, Any]) -> bool:
+    """Whether anybody but the application itself can have it saved."""
+    signal = (options.get("checkpoint") or {}).get("signal")
+    return bool(signal) or checkpointing.mode(options) in DUMPING
+
+
+def rhythm(
+    workload: Workload,
+    pods: Sequence[Mapping[str, Any]],
+    inventory: Sequence[Mapping[str, Any]],
+    losses: Sequence[Loss],
+    now: int,
+) -> Rhythm | None:
+    """The workload's own interval, else Young's and Daly's; None if it cannot be ordered."""
+    if not can_be_ordered(workload.options):
+        return None
+    asked = (workload.options.get("checkpoint") or {}).get("interval_seconds", 0)
+    if asked:
+        return Rhythm(asked * 1000, f"every {_span(asked)}, as the workload asks")
+    cost = cost_ms(workload, pods)
+    fits = cost <= NOTICE_MS - MARGIN_MS
+    names = {pod["spec"].get("nodeName", "") for pod in pods}
+    types = {str(row.get("capacity_type", "")) for row in inventory if row.get("node") in names}
+    capacity_type = "spot" if "spot" in types or not types else min(types)
+    between = mean_between_ms(inventory, losses, capacity_type, now, only_unnoticed=fits)
+    seconds = checkpointing.interval_seconds(cost / 1000, between / 1000, len(names))
+    every = max(int(seconds * 1000), SHORTEST_MS)
+    kind = "loss without warning" if fits else "loss"
+    machines = f" on {len(names)} machines" if len(names) > 1 else ""
+    return Rhythm(
+        every,
+        f"every {_span(every / 1000)}: a checkpoint costs {_span(cost / 1000)}, one {kind} of"
+        f" {capacity_type} in {_span(between / 1000)}{machines}",
+    )
+
+
+def cost_ms(workload: Workload, pods: Sequence[Mapping[str, Any]]) -> int:
+    """What a checkpoint took last, else what its size lets expect, else the grace it is given."""
+    took = [done.took_ms for pod in pods if isinstance(done := answer(pod), Saved)]
+    if any(took):
+        return max(took)
+    if checkpointing.mode(workload.options) in DUMPING:
+        return Bandwidth().needs_ms(checkpointing.size_of([], workload.pod_sets, 1))
+    return checkpointing.grace_ms(workload.options, pods)
+
+
+def due(
+    workload: Workload, pods: Sequence[Mapping[str, Any]], every_ms: int, now: int
+) -> Due | None:
+    """The order that its pods should bear by now; None if they do, or another one is under way."""
+    if workload.state is not State.DISPATCHED or not workload.started_at or not pods:
+        return None
+    for pod in pods:
+        marks = marks_on(pod)
+        if LEAVING in marks or (marks.get(ORDER) and answer(pod) is None):
+            return None
+    last = max(workload.started_at, workload.checkpoint_at, told_at(pods))
+    rounds = (now - last) // every_ms
+    if rounds < 1:
+        return None
+    order = Due(f"{PREFIX}{last}-{rounds}", last + rounds * every_ms)
+    return None if all(marks_on(pod).get(ORDER) == order.name for pod in pods) else order
+
+
+def told_at(pods: Iterable[Mapping[str, Any]]) -> int:
+    """When the applications were told last, all of them; 0 if one was not."""
+    answers = [answer(pod) for pod in pods]
+    return min((done.at if isinstance(done, Saved) else 0 for done in answers), default=0)
+
+
+def _span(seconds: float) -> str:
+    """`38 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    if seconds < 7_200:  # noqa: PLR2004
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

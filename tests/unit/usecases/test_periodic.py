@@ -1,0 +1,230 @@
+"""Checkpoints that nobody asked for: when they are due, how often, and after which losses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sluice.core import periodic
+from sluice.core.losses import Loss
+from sluice.core.marks import DONE, ORDER
+from sluice.core.observation import Seen
+from sluice.core.workload import IntentKind, State, Workload
+from sluice.usecases.periodic import Periodic
+
+from tests.unit.usecases.plane import NAMESPACE, Plane
+from tests.unit.usecases.world import CLUSTER
+
+MINUTE, HOUR = 60_000, 3_600_000
+POD = "w-w1-g0-pod"
+KUBELET = {"checkpoint": {"mode": "kubelet"}}
+
+
+def running(plane: Plane, options: Mapping[str, Any]) -> Workload:
+    """One running workload of 1 GiB, looked at once."""
+    plane.dispatched()
+    plane.look()
+    (pod_set,) = plane.record().pod_sets
+    sized = replace(pod_set, requests={"cpu": 1000, "memory": 2**30})
+    plane.workloads.rows["w1"] = replace(plane.record(), options=options, pod_sets=(sized,))
+    return plane.record()
+
+
+def mark(plane: Plane, **marks: str) -> None:
+    named = {"order": ORDER, "done": DONE}
+    annotations = {named[name]: text for name, text in marks.items()}
+    patch = {"metadata": {"annotations": annotations}}
+    plane.kubernetes.patch("Pod", NAMESPACE, POD, patch)
+
+
+def done(order: str, at: int, **more: Any) -> str:
+    return json.dumps({"order": order, "uri": "s3://b/1.tar", "at": at, "seconds": 5, **more})
+
+
+def look(plane: Plane) -> list[dict[str, Any]]:
+    """What one look orders."""
+    seen = Seen()
+    for kind in ("Job", "Pod"):
+        for document in plane.kubernetes.list(kind)[0]:
+            seen.take(kind, "ADDED", document)
+    before = len(plane.wishes.sent)
+    order = Periodic(plane.nodes, plane.losses, plane.wishes, plane.clock)
+    order(CLUSTER, [plane.record()], seen)
+    return [each["detail"] for each in plane.wishes.sent[before:]]
+
+
+@pytest.mark.parametrize(
+    "checkpoint", [{"mode": "none"}, {"mode": "application", "interval_seconds": 60}]
+)
+def test_what_nobody_can_order_is_not_ordered(checkpoint: dict[str, Any]) -> None:
+    plane = Plane()
+    running(plane, {"checkpoint": checkpoint})
+    plane.clock.pass_ms(48 * HOUR)
+
+    assert look(plane) == []
+
+
+@pytest.mark.parametrize(
+    "mode", [{"mode": "kubelet"}, {"mode": "application", "signal": "SIGUSR1"}]
+)
+def test_the_interval_of_the_workload_is_honoured(mode: dict[str, Any]) -> None:
+    plane = Plane()
+    started = running(plane, {"checkpoint": mode | {"interval_seconds": 900}}).started_at
+    plane.clock.pass_ms(15 * MINUTE - 1)
+    assert look(plane) == []
+
+    plane.clock.pass_ms(1)
+    (order,) = look(plane)
+
+    assert order["order"] == f"periodic-{started}-1"
+    assert (order["generation"], order["reason"]) == (0, "every 15 min, as the workload asks")
+    assert plane.wishes.sent[-1]["time"].startswith(
+        datetime.fromtimestamp((started + 15 * MINUTE) / 1000, UTC).isoformat()[:19]
+    )
+
+
+def test_an_order_is_the_same_until_the_next_one_is_due() -> None:
+    plane = Plane()
+    started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
+    names = []
+    for _ in range(5):
+        plane.clock.pass_ms(30_000)
+        names += [order["order"] for order in look(plane)]
+
+    one, two = f"periodic-{started}-1", f"periodic-{started}-2"
+    assert names == [one, one, two, two]
+
+
+def test_a_pod_that_bears_the_order_or_another_one_is_left_alone() -> None:
+    plane = Plane()
+    started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
+    plane.clock.pass_ms(HOUR)
+    mark(plane, order="request-7")
+    assert look(plane) == []
+    mark(plane, done=done("request-7", started + 50 * MINUTE))
+
+    (order,) = look(plane)
+    assert order["order"] == f"periodic-{started + 50 * MINUTE}-10"
+
+
+def test_a_dump_that_failed_is_ordered_again_only_when_the_next_is_due() -> None:
+    plane = Plane()
+    running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 600}})
+    plane.clock.pass_ms(10 * MINUTE)
+    (order,) = look(plane)
+    mark(plane, order=order["order"], done=json.dumps({"order": order["order"], "error": "criu"}))
+
+    assert look(plane) == []
+    plane.clock.pass_ms(10 * MINUTE)
+    assert [again["order"] != order["order"] for again in look(plane)] == [True]
+
+
+def test_without_an_interval_youngs_and_dalys_holds() -> None:
+    plane = Plane()
+    started = running(plane, KUBELET).started_at
+    (pod,) = plane.kubernetes.list("Pod", selector="sluice.dev/workload")[0]
+    mark(plane, order="request-1", done=done("request-1", started))  # it took 5 s
+    found = periodic.rhythm(plane.record(), plane.kubernetes.list("Pod")[0], [], [], started)
+
+    assert found is not None
+    assert found.every_ms == pytest.approx(1000 * (2 * 86_400 * 5) ** 0.5, abs=1)
+    assert found.reason == (
+        "every 15 min: a checkpoint costs 5 s, one loss without warning of spot in 24.0 h"
+    )
+    assert pod["spec"]["nodeName"]
+
+
+def test_losses_without_warning_bring_the_checkpoints_closer() -> None:
+    plane = Plane()
+    now = running(plane, KUBELET).started_at
+    pods = plane.kubernetes.list("Pod")[0]
+    losses = [Loss(f"i-{n}", now - n, "terminated", noticed=n > 3, capacity_type="spot")
+              for n in range(1, 9)]  # fmt: skip
+
+    def every(known: list[Loss]) -> int:
+        found = periodic.rhythm(plane.record(), pods, [], known, now)
+        assert found is not None
+        return found.every_ms
+
+    assert every(losses) == pytest.approx(every([]) / 2, abs=2), "three of eight came unwarned"
+
+
+def test_a_dump_too_slow_for_the_notice_is_made_against_every_loss() -> None:
+    plane = Plane()
+    now = running(plane, KUBELET).started_at
+    mark(plane, order="r", done=done("r", now, seconds=200))
+    found = periodic.rhythm(plane.record(), plane.kubernetes.list("Pod")[0], [], [], now)
+
+    assert found is not None
+    assert "one loss of spot" in found.reason
+
+
+def test_observe_orders_and_remembers_what_was_saved() -> None:
+    plane = Plane()
+    started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
+    plane.clock.pass_ms(2 * MINUTE)
+    observe = plane.observe()
+    seen, _ = observe.reconcile(CLUSTER, plane.kubernetes)
+    observe.check(CLUSTER, plane.kubernetes, seen)
+    (wish,) = plane.wishes.sent
+    mark(plane, order=wish["detail"]["order"], done=done(wish["detail"]["order"], started + 99_000))
+
+    plane.look()
+
+    assert plane.record().checkpoint_at == started + 99_000
+    assert [each.uri for each in plane.migrations.checkpoints("w1")] == ["s3://b/1.tar"]
+    assert "CheckpointCompleted" in [line.what for line in plane.timeline.lines]
+
+
+def begins_anew(plane: Plane, minutes: int, phase: str = "Running", **status: Any) -> None:
+    """Kubernetes replaces the pod so many minutes after the start."""
+    created = plane.record().started_at + minutes * MINUTE
+    text = datetime.fromtimestamp(created / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    pod = plane.kubernetes.objects["Pod", NAMESPACE, POD]
+    metadata = {**pod["metadata"], "creationTimestamp": text}
+    new = {**pod, "metadata": metadata, "status": {"phase": phase, **status}}
+    plane.kubernetes.objects["Pod", NAMESPACE, POD] = new
+
+
+@pytest.mark.parametrize(("saved_at", "moves"), [(0, False), (5, True), (9, False)])
+def test_a_pod_that_vanished_without_a_word_goes_on_from_its_last_checkpoint(
+    saved_at: int, moves: bool
+) -> None:
+    plane = Plane()
+    started = running(plane, KUBELET).started_at
+    saved = replace(plane.record(), checkpoint_at=started + saved_at * MINUTE if saved_at else 0)
+    plane.workloads.rows["w1"] = saved
+    begins_anew(plane, 7)
+
+    plane.look()
+
+    intent = plane.record().intent
+    assert (plane.record().state is State.RECLAIMING) is moves
+    assert (intent is not None and intent.kind is IntentKind.MIGRATE) is moves
+
+
+@pytest.mark.parametrize("mode", ["application", "none"])
+def test_applications_find_their_own_way_back(mode: str) -> None:
+    plane = Plane()
+    record = running(plane, {"checkpoint": {"mode": mode}})
+    plane.workloads.rows["w1"] = replace(record, checkpoint_at=record.started_at + MINUTE)
+    begins_anew(plane, 7)
+
+    plane.look()
+
+    assert plane.record().state is State.DISPATCHED
+
+
+def test_a_retry_after_a_failure_begins_where_kubernetes_begins_it() -> None:
+    plane = Plane()
+    record = running(plane, KUBELET)
+    plane.workloads.rows["w1"] = replace(record, checkpoint_at=record.started_at + MINUTE)
+    begins_anew(plane, 7, phase="Failed")
+
+    plane.look()
+
+    assert plane.record().state is State.DISPATCHED
