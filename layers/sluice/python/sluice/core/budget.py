@@ -81,16 +81,19 @@ class Spending:
         """Sets what the present window has cost so far, without what is charged from now on."""
         self._spent[budget.name, budget.window(now_ms)] = microusd
 
-    def exceeded(
-        self, workload: Workload, assignment: Assignment, now_ms: int
-    ) -> tuple[Budget, int] | None:
-        """The first budget that the expected cost does not fit, with that cost."""
-        per_hour = hourly_price(workload, assignment)
+    def exceeded(self, workload: Workload, now_ms: int) -> dict[str, tuple[Budget, int]]:
+        """The flavors that a budget has not enough left for: flavor → that budget, expected cost.
+
+        A workload costs what the dearest of its flavors costs, so each flavor is judged alone.
+        """
+        found: dict[str, tuple[Budget, int]] = {}
         for budget in self.of(workload):
-            cost = self._expected(budget, workload, per_hour)
-            if cost and self.spent(budget, now_ms) + cost > budget.limit_microusd:
-                return budget, cost
-        return None
+            left = budget.limit_microusd - self.spent(budget, now_ms)
+            for flavor, per_hour in workload.cost_microusd_per_hour.items():
+                cost = self._expected(budget, workload, per_hour)
+                if cost > max(0, left):
+                    found.setdefault(flavor, (budget, cost))
+        return found
 
     def charge(self, workload: Workload, assignment: Assignment, now_ms: int) -> None:
         """Commits the expected cost of an admission."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from sluice.core.model import Assignment, PodSetAssignment, StopPolicy
+from sluice.core.model import StopPolicy
 from sluice.core.quantity import format_quantity
 from sluice.core.reasons import Reason
 
 if TYPE_CHECKING:
     from sluice.core.backlog import Line
     from sluice.core.books import Books
+    from sluice.core.budget import Budget
     from sluice.core.fairness import Shares
     from sluice.core.flavors import FlavorOption, Shape
     from sluice.core.model import Workload
@@ -100,35 +102,30 @@ def blocked_by(books: Books, queue: WaitingQueue, workload: Workload) -> tuple[R
 def _over_budget(
     books: Books, queue: WaitingQueue, line: Line, workload: Workload, now_ms: int
 ) -> tuple[Reason, str] | None:
-    """Whether a budget is too small for the workload in every flavor."""
-    if not queue.priced:
-        return None
-    over = None
-    flavors = {
-        option.flavor
-        for pod_set in line.shape.pod_sets
-        for options in pod_set.groups
-        for option in options
-        if option.mismatch is None
-    }
-    for flavor in sorted(flavors):
-        assignment = Assignment((PodSetAssignment("", 1, {"": flavor}),))
-        over = books.spending.exceeded(workload, assignment, now_ms)
-        if over is None:
-            return None
-    if over is None:
-        return None
-    budget, cost = over
+    """Whether a budget is too small for the workload in every flavor that has room."""
+    over = books.spending.exceeded(workload, now_ms) if queue.priced else {}
+    for pod_set in line.shape.pod_sets if over else ():
+        for options in pod_set.groups:
+            with_room = [
+                option.flavor
+                for option in options
+                if _of_option(books.now, queue.node, option, pod_set.count, {}) is None
+            ]
+            if with_room and over.keys() >= set(with_room):
+                cheapest = min((over[flavor] for flavor in with_room), key=itemgetter(1))
+                return Reason.BUDGET_EXHAUSTED, _too_dear(books, *cheapest, now_ms)
+    return None
 
+
+def _too_dear(books: Books, budget: Budget, cost: int, now_ms: int) -> str:
     def dollars(microusd: int) -> str:
         return f"${microusd / 1_000_000:.2f}"
 
     spent = books.spending.spent(budget, now_ms)
-    text = (
+    return (
         f"expected to cost {dollars(cost)}, budget {budget.name} has spent or committed "
         f"{dollars(spent)} of {dollars(budget.limit_microusd)} in this window"
     )
-    return Reason.BUDGET_EXHAUSTED, text
 
 
 def shortfall(tree: QuotaTree, node: int, shape: Shape) -> tuple[Reason, str] | None:

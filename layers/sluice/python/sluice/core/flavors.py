@@ -22,6 +22,7 @@ from sluice.core.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from sluice.core.flavor_scan import Starts
     from sluice.core.model import (
         Assignment,
         ClusterQueue,
@@ -91,16 +92,45 @@ class Shape:
 
 @dataclass(slots=True, eq=False)
 class Nomination:
-    """What a workload would get: the worst fit over its resources, and the amounts."""
+    """What a workload would get: the worst fit over its resources, and the amounts.
+
+    `resume` says where the search goes on if this leads to nothing; None or empty: all was tried.
+    """
 
     fit: Fit
     pod_sets: tuple[PodSetAssignment, ...]
     cells: Cells
     level: int = 0
-    contested: frozenset[int] = field(default_factory=frozenset)
+    contested: frozenset[int] = frozenset()
+    resume: Starts | None = None
 
 
 NO_NOMINATION = Nomination(Fit.NO_FIT, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What narrows the choice of flavors in one attempt.
+
+    `starts` is where an earlier search goes on, `barred` are flavors that nobody would pay for, and
+    `pinned`, if given, is the assignment whose flavors are the only ones.
+    """
+
+    starts: Starts = field(default_factory=dict)
+    barred: frozenset[str] = frozenset()
+    pinned: tuple[PodSetAssignment, ...] = ()
+
+    def allows(self, index: int, option: FlavorOption) -> bool:
+        """Whether the pod set of this index may have a flavor that its pods can use."""
+        if option.flavor in self.barred:
+            return False
+        return not self.pinned or all(
+            self.pinned[index].flavors.get(resource) == option.flavor
+            for resource, _, _ in option.cells
+        )
+
+
+ANY_FLAVOR = Choice()
 
 
 def shape_key(pod_sets: tuple[PodSet, ...]) -> Hashable:
@@ -248,6 +278,7 @@ class Assigner:
     queue: ClusterQueue
     fair_sharing: bool
     oracle: Oracle
+    choice: Choice = ANY_FLAVOR
 
     def assign(self, shape: Shape, counts: tuple[int, ...]) -> Nomination:
         """Chooses flavors for so many pods of each set."""
@@ -255,14 +286,19 @@ class Assigner:
             return NO_NOMINATION
         usage: dict[int, int] = {}
         contested: set[int] = set()
+        resume: dict[tuple[int, int], int] = {}
         pod_sets = []
         worst, level = Fit.FIT, 0
-        for pod_set, count in zip(shape.pod_sets, counts, strict=True):
+        for index, (pod_set, count) in enumerate(zip(shape.pod_sets, counts, strict=True)):
             flavors: dict[str, str] = {}
-            for options in pod_set.groups:
-                option, checks = self._choose(options, count, usage)
+            resumes: dict[tuple[int, int], int] = {}
+            for group, options in enumerate(pod_set.groups):
+                start = self.choice.starts.get((index, group), 0)
+                option, checks, following = self._choose(index, options[start:], count, usage)
                 if option is None:
-                    return NO_NOMINATION
+                    return Nomination(Fit.NO_FIT, (), (), resume=resume)
+                if following:
+                    resumes[index, group] = start + following
                 for (resource, cell, per_pod), (fit, borrowing) in zip(
                     option.cells, checks, strict=True
                 ):
@@ -271,18 +307,23 @@ class Assigner:
                     worst, level = min(worst, fit), max(level, borrowing)
                     if fit is not Fit.FIT:
                         contested.add(cell)
+            resume |= resumes
             pod_sets.append(PodSetAssignment(pod_set.name, count, flavors))
-        return Nomination(worst, tuple(pod_sets), tuple(usage.items()), level, frozenset(contested))
+        cells = tuple(usage.items())
+        return Nomination(worst, tuple(pod_sets), cells, level, frozenset(contested), resume)
 
     def _choose(
-        self, options: tuple[FlavorOption, ...], count: int, assumed: Mapping[int, int]
-    ) -> tuple[FlavorOption | None, list[tuple[Fit, int]]]:
-        """The preferred flavor of a group with the check of each of its resources."""
+        self, index: int, options: tuple[FlavorOption, ...], count: int, assumed: Mapping[int, int]
+    ) -> tuple[FlavorOption | None, list[tuple[Fit, int]], int]:
+        """The preferred flavor of a group, the check of each resource, and the option to try next.
+
+        The last is 0 when no option is left.
+        """
         best: FlavorOption | None = None
         best_checks: list[tuple[Fit, int]] = []
         best_mode = (Fit.NO_FIT, NEVER_LEVEL)
-        for option in options:
-            if option.mismatch is not None:
+        for tried, option in enumerate(options, start=1):
+            if option.mismatch is not None or not self.choice.allows(index, option):
                 continue
             checks = [
                 self.check(cell, assumed.get(cell, 0) + per_pod * count)
@@ -292,12 +333,11 @@ class Assigner:
             for check in checks:
                 if self._preferred(mode, check):
                     mode = check
-            stop = self._stops(mode)
-            if stop or self._preferred(mode, best_mode):
+            if self._stops(mode):
+                return option, checks, tried if tried < len(options) else 0
+            if self._preferred(mode, best_mode):
                 best, best_checks, best_mode = option, checks, mode
-            if stop:
-                break
-        return best, best_checks
+        return best, best_checks, 0
 
     def check(self, cell: int, amount: int) -> tuple[Fit, int]:
         """How one cell could serve an amount, and at which borrowing level."""
@@ -335,6 +375,36 @@ class Assigner:
         if preference is FungibilityPreference.PREEMPTION_OVER_BORROWING:
             return (-a[1], a[0]) > (-b[1], b[0])
         return (a[0], -a[1]) > (b[0], -b[1])
+
+
+def roomiest(
+    tree: QuotaTree, node: int, shape: Shape, counts: tuple[int, ...], choice: Choice
+) -> Cells | None:
+    """The amounts for so many pods in the flavors that lack least room; None if impossible."""
+    usage: dict[int, int] = {}
+    for index, (pod_set, count) in enumerate(zip(shape.pod_sets, counts, strict=True)):
+        for options in pod_set.groups:
+            best: tuple[int, FlavorOption] | None = None
+            for option in options:
+                if option.mismatch is not None or not choice.allows(index, option):
+                    continue
+                wanted = [(c, usage.get(c, 0) + per_pod * count) for _, c, per_pod in option.cells]
+                if not tree.possible(node, tuple(wanted)):
+                    continue
+                lacking = max(_missing_ppm(tree, node, c, amount) for c, amount in wanted)
+                if best is None or lacking < best[0]:
+                    best = lacking, option
+            if best is None:
+                return None
+            for _, cell, per_pod in best[1].cells:
+                usage[cell] = usage.get(cell, 0) + per_pod * count
+    return tuple(usage.items())
+
+
+def _missing_ppm(tree: QuotaTree, node: int, cell: int, amount: int) -> int:
+    """How much of an amount is not available, in millionths of it."""
+    missing = max(0, amount - max(0, tree.available(node, cell)))
+    return missing * 1_000_000 // amount if missing else 0
 
 
 def may_preempt_while_borrowing(queue: ClusterQueue, *, fair_sharing: bool) -> bool:

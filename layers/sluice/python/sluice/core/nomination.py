@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from sluice.core.flavors import NO_NOMINATION, Assigner, Fit, Nomination, largest_partial
+from sluice.core.flavors import (
+    ANY_FLAVOR,
+    NO_NOMINATION,
+    Assigner,
+    Choice,
+    Fit,
+    Nomination,
+    largest_partial,
+    roomiest,
+)
 from sluice.core.model import ReclaimWithinCohort, WithinClusterQueue
 from sluice.core.preemption import Preemptor
 
@@ -31,17 +40,38 @@ class Nominator:
         self._flat = max(books.tree.heights) <= 1
 
     def nominate(
-        self, queue: WaitingQueue, shape: Shape, workload: Workload, now_ms: int
+        self,
+        queue: WaitingQueue,
+        shape: Shape,
+        workload: Workload,
+        now_ms: int,
+        choice: Choice = ANY_FLAVOR,
     ) -> Nominated:
         """The best assignment, and its victims if it needs any and there are some."""
         cells = shape.cells
-        if cells is not None:
+        if cells is not None and choice is ANY_FLAVOR:
             if self._books.tree.fits(queue.node, cells):
                 return Nomination(Fit.FIT, shape.fixed, cells, self._level(queue.node, cells)), []
             if self.is_hopeless(queue, shape, workload.priority, now_ms):
                 return NO_NOMINATION, []
         return _Attempts(self._books, self._search, queue, workload, now_ms).best(
-            shape, fair_sharing=self._fair_sharing
+            shape, choice, fair_sharing=self._fair_sharing
+        )
+
+    def worth_keeping(self, queue: WaitingQueue, shape: Shape, choice: Choice) -> Cells | None:
+        """What to keep free for a workload that cannot be admitted yet; None if it never can be.
+
+        The full size if it is possible at all, else the largest; of several flavors the one that
+        lacks least.
+        """
+        if shape.undeclared is not None:
+            return None
+
+        def attempt(counts: tuple[int, ...]) -> Cells | None:
+            return roomiest(self._books.tree, queue.node, shape, counts, choice)
+
+        return attempt(tuple(each.count for each in shape.pod_sets)) or largest_partial(
+            shape, attempt
         )
 
     def is_hopeless(self, queue: WaitingQueue, shape: Shape, priority: int, now_ms: int) -> bool:
@@ -130,10 +160,12 @@ class _Attempts:
         self._now_ms = now_ms
         self._searched: dict[tuple[Cells, frozenset[int]], list[Target]] = {}
 
-    def best(self, shape: Shape, *, fair_sharing: bool) -> Nominated:
+    def best(self, shape: Shape, choice: Choice, *, fair_sharing: bool) -> Nominated:
         """Full size first, preemption included; then the largest partial size."""
         queue = self._queue
-        assigner = Assigner(self._tree, queue.node, queue.config, fair_sharing, self._oracle)
+        assigner = Assigner(
+            self._tree, queue.node, queue.config, fair_sharing, self._oracle, choice
+        )
         counts = tuple(pod_set.count for pod_set in shape.pod_sets)
         full = assigner.assign(shape, counts)
         found = self._with_victims(full)

@@ -14,6 +14,7 @@ from sluice.core.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from sluice.core.books import Books
     from sluice.core.catalog import Catalog
     from sluice.core.flavors import Shape
     from sluice.core.model import ClusterQueue, LocalQueue, PodSet, Policy, Workload
@@ -27,7 +28,8 @@ MAX_IDLE = 1024
 class WaitingQueue:
     """A ClusterQueue, what is fixed about it, and its backlog.
 
-    `inactive` says why nothing can be admitted at all. `priced` and `per_user` tell whether
+    `inactive` says why nothing can be admitted at all, `may_drain` that it or one of its
+    LocalQueues is stopped for good. `priced` and `per_user` tell whether
     budgets and caps per user have to keep workloads apart that are equal otherwise.
     """
 
@@ -43,7 +45,7 @@ class WaitingQueue:
     ignore_undeclared: bool
     priced: bool
     inactive: tuple[Reason, str] | None
-    looked_at: int = 0
+    may_drain: bool
     lines: dict[Hashable, Line] = field(default_factory=dict)
     _shapes: dict[Hashable, Shape] = field(default_factory=dict)
     _seen: dict[int, tuple[tuple[PodSet, ...], Shape]] = field(default_factory=dict)
@@ -65,6 +67,12 @@ class WaitingQueue:
             line.limited = self._is_limited(workload)
             self.lines[key] = line
         return line
+
+    def head(self, books: Books, now_ms: int) -> Line | None:
+        """The line to look at next, by past usage where that orders LocalQueues."""
+        if not self.by_usage:
+            return self.backlog.head(None)
+        return self.backlog.head(lambda local_queue: books.past_usage(local_queue, now_ms))
 
     def local_queue(self, workload: Workload) -> LocalQueue | None:
         if workload.local_queue is None:
@@ -124,9 +132,12 @@ def open_queue(
     def rank(priority: int, queued_at_ms: int) -> int:
         return -priority if aging is None else queued_at_ms - priority * aging.interval_ms
 
-    locals_here = [
-        key for key, local in catalog.local_queues.items() if local.cluster_queue == config.name
-    ]
+    locals_here = {
+        key: local
+        for key, local in catalog.local_queues.items()
+        if local.cluster_queue == config.name
+    }
+    stop_policies = {config.stop_policy, *(local.stop_policy for local in locals_here.values())}
     return WaitingQueue(
         node=node,
         config=config,
@@ -142,6 +153,7 @@ def open_queue(
         ignore_undeclared=policy.ignore_undeclared,
         priced=covering(catalog.budgets, config.name, locals_here),
         inactive=_inactive(config, catalog),
+        may_drain=StopPolicy.HOLD_AND_DRAIN in stop_policies,
     )
 
 
