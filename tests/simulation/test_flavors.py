@@ -5,6 +5,7 @@ from typing import Any
 from tests.simulation.builders import (
     KUEUE,
     Json,
+    cohort,
     preemption,
     queue,
     running,
@@ -225,3 +226,78 @@ def test_reclaim_in_one_flavor_is_better_than_preemption_in_another() -> None:
     )
 
     assert result.preempted == {"lent": "InCohortReclamation"}
+
+
+def two_pod_sets(**cpu: int) -> Json:
+    return {
+        "pod_sets": [
+            {"name": name, "count": 1, "requests": {"cpu": str(amount)}}
+            for name, amount in cpu.items()
+        ]
+    }
+
+
+def test_the_scan_goes_on_after_the_last_tried_flavor_in_the_next_pass() -> None:
+    # a takes first, which leaves nothing for b; beginning after first, a takes second.
+    parts = [
+        queue("q", None, flavors(first=6, second=4)),
+        waiting("w", "q", **two_pod_sets(a=4, b=6)),
+    ]
+
+    one_pass = simulate(*parts)
+    to_the_end = simulate(*parts, passes=None)
+
+    assert one_pass.admitted == {}
+    assert to_the_end.admitted == {"w": [{"cpu": "second"}, {"cpu": "first"}]}
+
+
+def test_who_lost_the_race_for_a_flavor_tries_the_next_before_evicting_in_the_first() -> None:
+    # Both want the cohort's first CPUs; the loser could evict low there, or take second.
+    parts = [
+        cohort("team", None, flavors(first=3)),
+        queue("winner", "team", flavors(first=0)),
+        queue(
+            "loser", "team", flavors(first=3, second=3),
+            spec=LOWER | fungibility("MayStopSearch", "MayStopSearch"),
+        ),
+        running("low", "loser", -1, flavor="first", cpu=3),
+        waiting("vip", "winner", 9, cpu=3),
+        waiting("w", "loser", 0, cpu=3),
+    ]  # fmt: skip
+
+    result = simulate(*parts, passes=2)
+
+    assert result.admitted == {"vip": "first", "w": "second"}
+    assert result.preempted == {}
+
+
+def test_a_scan_that_leads_nowhere_ends() -> None:
+    # Each pod set has flavors left to try when the other one fails, whatever is tried.
+    quotas = flavors(a=3, b=3, c=3)
+    result = simulate(
+        queue("q", None, quotas),
+        waiting("w", "q", **two_pod_sets(x=2, y=2, z=2, v=2)),
+        waiting("small", "q", at=9, cpu=1),
+        passes=None,
+    )
+
+    assert result.pending == {"w"}
+    assert result.admitted == {"small": "a"}
+
+
+def test_victims_that_another_head_took_are_replaced_within_the_nominated_flavor() -> None:
+    # Both heads would evict b1 from first, and nobody else there is of lower priority. The second
+    # head waits, although it could evict b2 from second.
+    rules = preemption("Never", "LowerPriority") | fungibility("MayStopSearch", "MayStopSearch")
+    result = simulate(
+        queue("x", "team", flavors(first=2, second=2), spec=rules),
+        queue("y", "team", flavors(first=2, second=2), spec=rules),
+        queue("b", "team", flavors(first=0, second=0)),
+        running("high", "b", 9, flavor="first", at=1, cpu=2),
+        running("b1", "b", flavor="first", at=1, cpu=2),
+        running("b2", "b", flavor="second", at=2, cpu=4),
+        waiting("wx", "x", 1, cpu=2),
+        waiting("wy", "y", 1, at=9, cpu=2),
+    )
+
+    assert result.preempted == {"b1": "InCohortReclamation"}

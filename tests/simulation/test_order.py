@@ -147,3 +147,27 @@ def test_drained_queues_evict_what_runs() -> None:
 
     assert result.cpu("usage", "a") == ["0"]
     assert result.order == []
+
+
+def test_who_stood_back_for_room_that_was_reserved_earlier_is_looked_at_again() -> None:
+    # m2 becomes the head of c only after m4 and m5, when m7 has already reserved what m7 cannot
+    # use yet. In the next pass m2, which stays within its own quota, goes before m7.
+    flavors = ("f1", "f2")
+    result = simulate(
+        queue("a", "team", {"f1": {"cpu": 3}, "f2": {"cpu": 0}}),
+        queue("b", "team", {"f1": {"cpu": 0}, "f2": {"cpu": 3}}, spec=STRICT),
+        queue("c", "team", {"f1": {"cpu": (5, None, 2)}, "f2": {"cpu": (3, None, 1)}}),
+        running("r1", "b", flavor="f1", at=1, cpu=2),
+        running("r2", "a", flavor="f1", at=2, cpu=2),
+        running("r3", "c", flavor="f1", at=3, cpu=1),
+        running("r4", "b", flavor="f2", at=4, cpu=1),
+        waiting("m2", "c", -1, at=2, cpu=2),
+        waiting("m3", "b", 0, at=3, cpu=2),
+        waiting("m4", "c", 2, at=4, cpu=1),
+        waiting("m5", "c", 1, at=5, cpu=1),
+        waiting("m7", "b", 0, at=7, cpu=2),
+        passes=None,
+    )
+
+    assert result.admitted["m2"] in flavors
+    assert result.pending == {"m7"}

@@ -11,6 +11,7 @@ from sluice.core.model import (
     LocalQueue,
     PodSet,
     Policy,
+    Preemption,
     StopPolicy,
 )
 from sluice.core.reasons import Reason
@@ -25,6 +26,7 @@ from tests.unit.core.builders import (
     a_workload,
     admitted,
     cores,
+    group,
     quota,
     running,
 )
@@ -295,6 +297,53 @@ def test_aging_lets_a_large_old_workload_keep_what_becomes_free() -> None:
         scheduler.enqueue(a_workload(f"new-{number}", "q", 1, queued=20 + number))
         expected = ["large"] if number == 3 else []
         assert admitted(scheduler, 30_000 + number) == expected
+
+
+def test_aging_keeps_the_flavor_free_that_lacks_least() -> None:
+    aging = Aging(interval_ms=1000, reserve_after_ms=10_000)
+    flavors = (group(one=quota(4), two=quota(4)),)
+    scheduler = a_scheduler(a_queue("q", resource_groups=flavors), policy=Policy(aging=aging))
+    for number in range(8):
+        flavor = "one" if number < 4 else "two"
+        scheduler.hold(running(a_workload(f"small-{number}", "q", 1), flavor=flavor))
+    scheduler.enqueue(a_workload("large", "q", 4, queued=0))
+
+    # Only work of the second flavor ever ends, and somebody small always wants what it leaves.
+    order: list[str] = []
+    for number in range(4, 8):
+        scheduler.release(f"small-{number}")
+        scheduler.enqueue(a_workload(f"new-{number}", "q", 1, queued=20 + number))
+        order += admitted(scheduler, 30_000 + number)
+
+    assert order == ["large"]
+
+
+@pytest.mark.parametrize("preemption", [RECLAIM_ANY, Preemption()])
+def test_aging_serves_a_workload_that_has_to_borrow(preemption: Preemption) -> None:
+    aging = Aging(interval_ms=1000, reserve_after_ms=10_000)
+    scheduler = a_scheduler(
+        a_queue("q", 0, cohort="c", preemption=preemption),
+        a_queue("other", 0, cohort="c"),
+        a_cohort("c", nominal=quota(4)),
+        policy=Policy(aging=aging),
+    )
+    for number in range(4):
+        scheduler.hold(running(a_workload(f"small-{number}", "other", 1)))
+    scheduler.enqueue(a_workload("large", "q", 4, queued=0))
+    for number in range(4):
+        scheduler.release(f"small-{number}")
+        scheduler.enqueue(a_workload(f"new-{number}", "other", 1, queued=20 + number))
+        expected = ["large"] if number == 3 else []
+        assert admitted(scheduler, 30_000 + number) == expected
+
+
+def test_what_can_never_fit_keeps_nothing_free() -> None:
+    aging = Aging(interval_ms=1000, reserve_after_ms=10_000)
+    scheduler = a_scheduler(a_queue("q", 4), policy=Policy(aging=aging))
+    scheduler.enqueue(a_workload("too-large", "q", 5, queued=0))
+    scheduler.enqueue(a_workload("small", "q", 1, queued=20))
+
+    assert admitted(scheduler, 30_000) == ["small"]
 
 
 def test_aging_lifts_an_old_workload_above_younger_ones_of_higher_priority() -> None:

@@ -11,7 +11,7 @@ from sluice.core.catalog import Catalog
 from sluice.core.model import LocalQueue, Policy, ResourceFlavor
 from sluice.core.reasons import Reason
 
-from tests.unit.core.builders import HOUR_MS, a_queue, a_workload, admitted
+from tests.unit.core.builders import HOUR_MS, a_queue, a_workload, admitted, group, quota
 
 DOLLAR = 1_000_000
 DAY_MS = 24 * HOUR_MS
@@ -93,3 +93,29 @@ def test_without_a_maximum_run_time_the_budget_assumes_one() -> None:
     enqueue(scheduler, "long", max_runtime_ms=None)
 
     assert admitted(scheduler, 0) == []
+
+
+def test_a_budget_that_cannot_pay_one_flavor_is_spent_on_a_cheaper_one() -> None:
+    flavors = ("on-demand", "spot")
+    catalog = Catalog(
+        flavors=[ResourceFlavor(name) for name in flavors],
+        cluster_queues=[
+            a_queue("q", resource_groups=(group(on_demand=quota(9), spot=quota(1)),)),
+        ],
+        budgets=[Budget("daily", 5 * DOLLAR, DAY_MS, cluster_queue="q")],
+    )
+    scheduler = Scheduler(catalog, "q", Policy())
+    prices = {"on-demand": 4 * DOLLAR, "spot": 1 * DOLLAR}
+    for name in ("a", "b", "c"):
+        fields = PRICED | {"cost_microusd_per_hour": prices}
+        scheduler.enqueue(a_workload(name, "q", **fields))
+
+    plan = scheduler.run_pass(0)
+
+    # The second on-demand would come to $8; spot brings it to $5, and then nothing is left.
+    assert [
+        (each.workload, each.assignment.pod_sets[0].flavors["cpu"]) for each in plan.admissions
+    ] == [("a", "on-demand"), ("b", "spot")]
+    assert scheduler.spent("daily", 0) == 5 * DOLLAR
+    assert scheduler.why("c").reason is Reason.BUDGET_EXHAUSTED
+    assert scheduler.next_wakeup_ms() == DAY_MS
