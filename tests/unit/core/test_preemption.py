@@ -225,6 +225,15 @@ def test_a_workload_is_not_evicted_before_its_minimum_run_time() -> None:
     assert preempted(scheduler, 60_000) == {"young": IN_QUEUE}
 
 
+def test_a_clock_that_was_ahead_protects_nobody() -> None:
+    scheduler = a_scheduler(a_queue("q", 1, preemption=WITHIN_LOWER))
+    later = NOW_MS // 1000 + 5
+    scheduler.hold(running(a_workload("low", "q", priority=-1), since=later))
+    scheduler.enqueue(a_workload("high", "q"))
+
+    assert preempted(scheduler) == {"low": "InClusterQueue"}
+
+
 def test_a_workload_that_is_not_preemptible_is_never_evicted() -> None:
     scheduler = a_scheduler(a_queue("q", 2, preemption=WITHIN_LOWER))
     scheduler.hold(running(a_workload("firm", "q", 2, preemptible=False)))

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sluice.core.quota import Cells
 
 
+NEVER_MS = 0  # before every instant: without a minimum, a clock that is ahead protects nobody
+
+
 class Books:
     """All holdings below one root."""
 
@@ -71,13 +74,14 @@ class Books:
         tree = self.tree
         if cells is None:
             cells = self._weigh(workload, assignment)
+        min_run_ms = max(workload.min_run_ms, self._min_run_ms)
         held = Held(
             workload=workload,
             assignment=assignment,
             node=node,
             cells=cells,
             since_ms=since_ms,
-            protected_until_ms=since_ms + max(workload.min_run_ms, self._min_run_ms),
+            protected_until_ms=since_ms + min_run_ms if min_run_ms else NEVER_MS,
             saved_at_ms=since_ms,
             has_checkpoint=False,
             admitted_in=new_in_pass,
