@@ -301,3 +301,17 @@ def test_victims_that_another_head_took_are_replaced_within_the_nominated_flavor
     )
 
     assert result.preempted == {"b1": "InCohortReclamation"}
+
+
+def test_a_search_that_resumed_in_vain_begins_with_the_first_flavor_once_more() -> None:
+    # w nominates all four pods in first and loses the race; second has no room, first has for one.
+    result = simulate(
+        cohort("team", None, flavors(first=4)),
+        queue("winner", "team", flavors(first=0)),
+        queue("loser", "team", flavors(first=0, second=0)),
+        waiting("vip", "winner", 9, cpu=3),
+        waiting("w", "loser", 0, count=4, minCount=1, cpu=1),
+        passes=None,
+    )
+
+    assert result.counts == {"vip": [1], "w": [1]}

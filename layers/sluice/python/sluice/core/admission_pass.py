@@ -405,8 +405,8 @@ class AdmissionPass:
 
     def _refuse(self, entry: _Entry) -> None:
         """Sets a head aside, unless the search for a flavor goes on in the next pass."""
-        resume = entry.nomination.resume
-        if resume and self._desk.scans.resume(entry.workload.id, resume, self._number):
+        resume, scans = entry.nomination.resume or {}, self._desk.scans
+        if (resume or scans) and scans.resume(entry.workload.id, resume, self._number):
             self._close(entry)
         else:
             self._park(entry.queue, entry.line)

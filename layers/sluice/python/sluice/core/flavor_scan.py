@@ -40,15 +40,17 @@ class FlavorScans:
     def resume(self, workload_id: str, starts: Starts, pass_number: int) -> bool:
         """Has the next pass begin there; False if nothing is left that was not tried.
 
-        Several groups that resume in turns could go round for ever; a search that would begin as
-        it did before is over.
+        A search that reached the last flavor from a later start begins with the first once more,
+        for others have moved meanwhile. Groups that resume in turns could go round for ever; a
+        search that would begin as it did before is over.
         """
-        scan = self._scans.get(workload_id)
+        scan = self._scans.pop(workload_id, None)
         if scan is None or scan.next_pass != pass_number:
+            if not starts:
+                return False
             scan = _Scan({}, pass_number)
         beginning = frozenset(starts.items())
-        if not beginning or beginning in scan.begun:
-            self._scans.pop(workload_id, None)
+        if beginning in scan.begun:
             return False
         scan.begun.add(beginning)
         scan.starts, scan.next_pass = starts, pass_number + 1
