@@ -1,24 +1,27 @@
 """Command line of the node agent, which runs as a DaemonSet: one on every node.
 
-    python -m agent --node NAME --repository HOST/NAME
+    python -m agent --node NAME --repository HOST/NAME --interruptions-queue URL
 
-A pod of this node that bears the annotation `sluice.dev/checkpoint-order` and the driver `kubelet`
-is saved through the local kubelet. Its archive goes below the address in
-`sluice.dev/checkpoint-to`, and as an image into the repository; the annotation
-`sluice.dev/checkpoint-done` tells both, or why not. A pod with the driver `application` gets the
-signal of `sluice.dev/checkpoint-signal`.
+A pod of its nodes that bears the annotation `sluice.dev/checkpoint-order` and the driver `kubelet`
+is saved through the kubelet. Its archive goes below the address in `sluice.dev/checkpoint-to`,
+and as an image into the repository; the annotation `sluice.dev/checkpoint-done` tells both, or why
+not. A pod with the driver `application` gets the signal of `sluice.dev/checkpoint-signal`.
+
+With a queue the agent also sends it what the instance metadata service says of the machine's end.
+With --node it says by the node's label `sluice.dev/checkpoint` whether the node can save processes.
 
 AWS is reached with the credentials and endpoints of the environment. Without --kubeconfig the
-pod's service account is used; it needs get, list, watch and patch of pods, get of its node, and
-create of nodes/checkpoint.
+pod's service account is used (infra/agent.yaml has its rights).
 """
 
 import argparse
+import json
 import logging
 import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import boto3
 from boto3.exceptions import S3UploadFailedError
@@ -26,8 +29,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
+from agent import notices, support
 from agent.kubelet import KUBELET_ROOT, Kubelet
-from agent.program import Agent
+from agent.program import Agent, Nodes
 from agent.registry import Repository
 from agent.saving import Saver
 
@@ -40,9 +44,17 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--node", required=True, metavar="NAME")
-    parser.add_argument("--repository", required=True, metavar="HOST/NAME")
-    parser.add_argument("--region", default="us-east-1")
+    served = parser.add_mutually_exclusive_group(required=True)
+    served.add_argument("--node", default="", metavar="NAME", help="serve this node")
+    served.add_argument(
+        "--label", default="", metavar="KEY=VALUE", help="serve all nodes with this label"
+    )
+    parser.add_argument(
+        "--repository",
+        metavar="HOST/NAME",
+        help="where images go; without one, nodes restore from the archives themselves",
+    )
+    parser.add_argument("--region")
     parser.add_argument("--kubeconfig", type=Path)
     parser.add_argument(
         "--kubelet-root", type=Path, default=KUBELET_ROOT, help="where its folder is mounted"
@@ -50,29 +62,58 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--kubelet-ca", type=Path, help="default: the kubelet's own certificate in its folder"
     )
+    parser.add_argument(
+        "--loopback", action="store_true", help="kubelets on 127.0.0.1 need no known authority"
+    )
+    parser.add_argument("--interruptions-queue", metavar="URL")
+    parser.add_argument("--account", default="", help="of the machines, in notices")
+    parser.add_argument("--metadata", default=notices.ADDRESS, metavar="URL")
     return parser.parse_args(words)
 
 
-def kubelet_of(given: argparse.Namespace, api: client.CoreV1Api) -> Kubelet:
+def kubelet_of(given: argparse.Namespace, api: client.CoreV1Api, name: str) -> Kubelet:
     """Where the node itself says that its kubelet listens."""
-    status = api.read_node(given.node).status
+    status = api.read_node(name).status
     address = next(one.address for one in status.addresses if one.type == "InternalIP")
     token = api.api_client.configuration.get_api_key_with_prefix("authorization") or ""
+    own = None if given.loopback else given.kubelet_root / "pki/kubelet.crt"
     return Kubelet(
         address=address,
         port=status.daemon_endpoints.kubelet_endpoint.port,
-        authority=given.kubelet_ca or given.kubelet_root / "pki/kubelet.crt",
+        authority=given.kubelet_ca or own,
         root=given.kubelet_root,
         token=token.removeprefix("Bearer "),
     )
 
 
-def repository_of(reference: str, session: boto3.Session) -> Repository:
+def repository_of(reference: str | None, session: boto3.Session) -> Repository | None:
     """With a fresh token where the repository is in ECR."""
+    if not reference:
+        return None
     if ECR not in reference.partition("/")[0]:
         return Repository(reference)
     (data,) = session.client("ecr").get_authorization_token()["authorizationData"]
     return Repository(reference, f"Basic {data['authorizationToken']}")
+
+
+def publish_support(api: client.CoreV1Api, node: str) -> None:
+    runtime = api.read_node(node).status.node_info.container_runtime_version
+    api.patch_node(node, {"metadata": support.marks(support.why_not(runtime))})
+
+
+def listener_of(given: argparse.Namespace, session: boto3.Session) -> notices.Listener:
+    sqs = session.client("sqs")
+
+    def send(envelope: dict[str, Any]) -> None:
+        sqs.send_message(QueueUrl=given.interruptions_queue, MessageBody=json.dumps(envelope))
+
+    return notices.Listener(
+        notices.Metadata(given.metadata),
+        send,
+        given.account,
+        session.region_name or "",
+        (BotoCoreError, ClientError),
+    )
 
 
 def main() -> None:
@@ -84,15 +125,21 @@ def main() -> None:
     api = client.CoreV1Api()
     session = boto3.Session(region_name=given.region)
     saver = Saver(
-        kubelet=lambda: kubelet_of(given, api),
+        kubelet=lambda node: kubelet_of(given, api, node),
         uploads=session.client("s3"),
         repository=lambda: repository_of(given.repository, session),
         failures=(ApiException, BotoCoreError, ClientError, S3UploadFailedError),
     )
+    if given.node and not given.kubeconfig:
+        publish_support(api, given.node)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    threading.Thread(target=Agent(api, given.node, saver).run, args=(stop,), daemon=True).start()
+    tasks = [Agent(api, Nodes(given.node, given.label), saver).run]
+    if given.interruptions_queue:
+        tasks.append(listener_of(given, session).run)
+    for task in tasks:
+        threading.Thread(target=task, args=(stop,), daemon=True).start()
     stop.wait()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 KUBELET_ROOT = Path("/var/lib/kubelet")  # how the kubelet itself names the folder
-PATIENCE_SECONDS = 115  # the whole notice: more is never left
+LOOPBACK = ("127.0.0.1", "localhost")
 
 
 class CheckpointRefusedError(Exception):
@@ -20,27 +20,34 @@ class CheckpointRefusedError(Exception):
 
 @dataclass(frozen=True)
 class Kubelet:
-    """`root` is where the agent sees the kubelet's folder /var/lib/kubelet."""
+    """`root` is where the agent sees the kubelet's folder /var/lib/kubelet.
+
+    `authority` signs its certificate; None only for nodes on loopback, which sign it themselves.
+    """
 
     address: str
     port: int
-    authority: Path
+    authority: Path | None
     root: Path
     token: str
 
-    def checkpoint(self, namespace: str, pod: str, container: str) -> Path:
+    def checkpoint(self, namespace: str, pod: str, container: str, *, seconds: int) -> Path:
         """Save a running container, which goes on. Raises CheckpointRefusedError, OSError."""
         path = "/".join(quote(part) for part in (namespace, pod, container))
         trusted = ssl.create_default_context(cafile=self.authority)
         # The certificate names the node, not the address that it is reached by.
         trusted.check_hostname = False
+        if self.authority is None:
+            if self.address not in LOOPBACK:
+                raise CheckpointRefusedError(f"no authority is known for {self.address}")
+            trusted.verify_mode = ssl.CERT_NONE
         connection = http.client.HTTPSConnection(
-            self.address, self.port, context=trusted, timeout=PATIENCE_SECONDS
+            self.address, self.port, context=trusted, timeout=seconds + 5
         )
         try:
             connection.request(
                 "POST",
-                f"/checkpoint/{path}?timeout={PATIENCE_SECONDS}",
+                f"/checkpoint/{path}?timeout={seconds}",
                 headers={"Authorization": f"Bearer {self.token}"},
             )
             answer = connection.getresponse()
@@ -52,4 +59,6 @@ class Kubelet:
         if answer.status != http.HTTPStatus.OK:
             raise CheckpointRefusedError(f"HTTP {answer.status}: {text}")
         (archive,) = json.loads(text)["items"]
-        return self.root / Path(archive).relative_to(KUBELET_ROOT)
+        named = Path(archive)
+        inside = named.is_relative_to(KUBELET_ROOT)
+        return self.root / named.relative_to(KUBELET_ROOT) if inside else named

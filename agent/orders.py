@@ -12,6 +12,7 @@ DONE = "sluice.dev/checkpoint-done"
 DRIVER = "sluice.dev/checkpoint-driver"
 DESTINATION = "sluice.dev/checkpoint-to"
 SIGNAL = "sluice.dev/checkpoint-signal"
+LEAVING = "sluice.dev/leaving"
 WORKLOAD = "sluice.dev/workload"
 GENERATION = "sluice.dev/generation"
 
@@ -30,6 +31,8 @@ class Order:
     driver: str
     destination: str
     signal: str
+    node: str
+    deadline: int  # epoch ms; 0 for none
 
     @property
     def place(self) -> tuple[str, str]:
@@ -86,6 +89,8 @@ def order_of(pod: Mapping[str, Any]) -> Order | None:
         driver=marks.get(DRIVER, "none"),
         destination=marks.get(DESTINATION, ""),
         signal=marks.get(SIGNAL, ""),
+        node=pod["spec"].get("nodeName", ""),
+        deadline=int(leaving) if (leaving := marks.get(LEAVING, "")).isdigit() else 0,
     )
 
 

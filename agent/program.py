@@ -1,15 +1,16 @@
-"""Watches the pods of one node and carries out the orders that they bear."""
+"""Watches the pods of its nodes and carries out the orders that they bear."""
 
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import urllib3
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
-from agent.orders import DONE, Order, order_of
+from agent.orders import DONE, WORKLOAD, Order, order_of
 from agent.saving import Saver
 
 log = logging.getLogger(__name__)
@@ -18,12 +19,30 @@ RETRY_SECONDS = 1.0
 AT_ONCE = 4
 
 
-class Agent:
-    """One node's agent; an order is carried out once while this program lives."""
+@dataclass(frozen=True)
+class Nodes:
+    """Which nodes an agent serves: one by name, or all with a label `KEY=VALUE`."""
 
-    def __init__(self, api: client.CoreV1Api, node: str, saver: Saver) -> None:
+    name: str = ""
+    label: str = ""
+
+    @property
+    def field_selector(self) -> str:
+        return f"spec.nodeName={self.name}" if self.name else ""
+
+    def serve(self, api: client.CoreV1Api, node: str) -> bool:
+        if not self.label:
+            return node == self.name
+        key, _, value = self.label.partition("=")
+        return (api.read_node(node).metadata.labels or {}).get(key) == value
+
+
+class Agent:
+    """An order is carried out once while this program lives."""
+
+    def __init__(self, api: client.CoreV1Api, nodes: Nodes, saver: Saver) -> None:
         self.api = api
-        self.node = node
+        self.nodes = nodes
         self.saver = saver
         self.taken: set[tuple[str, str]] = set()  # uid of the pod, name of the order
         self.pool = ThreadPoolExecutor(AT_ONCE, "save")
@@ -40,7 +59,8 @@ class Agent:
     def _watch(self, stop: threading.Event) -> None:
         stream = watch.Watch().stream(
             self.api.list_pod_for_all_namespaces,
-            field_selector=f"spec.nodeName={self.node}",
+            label_selector=WORKLOAD,
+            field_selector=self.nodes.field_selector,
             timeout_seconds=WATCH_SECONDS,
         )
         for event in stream:
@@ -57,6 +77,8 @@ class Agent:
         self.pool.submit(self._carry_out, order).add_done_callback(_tell)
 
     def _carry_out(self, order: Order) -> None:
+        if not self.nodes.serve(self.api, order.node):
+            return
         log.info("order %s: %s/%s", order.name, order.namespace, order.pod)
         answer = self.saver.save(order)
         log.info("order %s: %s", order.name, answer)

@@ -14,6 +14,8 @@ from agent.orders import Order
 from agent.registry import PushRefusedError
 from agent.signals import UnheardError, tell
 
+DUMP_SECONDS = 600  # where no machine goes away
+
 
 class Uploads(Protocol):
     """The part of an S3 client that is needed; raises what it likes."""
@@ -24,7 +26,7 @@ class Uploads(Protocol):
 class Kubelet(Protocol):
     """See `agent.kubelet`."""
 
-    def checkpoint(self, namespace: str, pod: str, container: str) -> Path: ...
+    def checkpoint(self, namespace: str, pod: str, container: str, *, seconds: int) -> Path: ...
 
 
 class Repository(Protocol):
@@ -37,9 +39,9 @@ class Repository(Protocol):
 class Saver:
     """Carries orders out; the answer is the text of the annotation."""
 
-    kubelet: Callable[[], Kubelet]  # asked each time: it may listen elsewhere after a reboot
+    kubelet: Callable[[str], Kubelet]  # of a node; it may listen elsewhere after a reboot
     uploads: Uploads
-    repository: Callable[[], Repository]  # asked each time, as credentials expire
+    repository: Callable[[], Repository | None]  # asked each time, as credentials expire
     failures: tuple[type[Exception], ...]  # of `kubelet`, `uploads` and `repository`
 
     def save(self, order: Order) -> str:
@@ -65,6 +67,9 @@ class Saver:
         """Dump, then upload and push side by side; the node's copy goes in any case."""
         began = time.monotonic()
         (container,), (bucket, key) = order.containers, order.place
+        left = order.deadline // 1000 - int(time.time()) if order.deadline else DUMP_SECONDS
+        if left < 1:
+            return order.failed("no time is left")
         failures: tuple[type[Exception], ...] = (
             CheckpointRefusedError,
             PushRefusedError,
@@ -73,13 +78,15 @@ class Saver:
             *self.failures,
         )
         try:
-            archive = self.kubelet().checkpoint(order.namespace, order.pod, container)
+            archive = self.kubelet(order.node).checkpoint(
+                order.namespace, order.pod, container, seconds=left
+            )
         except failures as error:
             return order.failed(f"the kubelet could not save it: {error}")
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(1) as beside:
-                pushed = beside.submit(self.repository().push, order.tag, archive, container)
+                pushed = beside.submit(self._push, order.tag, archive, container)
                 self.uploads.upload_file(str(archive), bucket, key)
                 image = pushed.result()
         except failures as error:
@@ -91,3 +98,8 @@ class Saver:
         return order.saved(
             uri=f"s3://{bucket}/{key}", image=image, size=size, seconds=seconds, at=at
         )
+
+    def _push(self, tag: str, archive: Path, container: str) -> str:
+        """The image that a runtime restores; empty where nodes restore the archive itself."""
+        repository = self.repository()
+        return repository.push(tag, archive, container) if repository else ""

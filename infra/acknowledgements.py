@@ -51,6 +51,12 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         rule="IAM5",
+        path="Control/*/Objects",
+        finding=f"Resource::{{name}}-state:{_BUCKET}/checkpoints/*",
+        reason=_ONE_PREFIX,
+    ),
+    Acknowledged(
+        rule="IAM5",
         path="Control/*/WriteTraces",
         finding="Resource::*",
         reason="X-Ray's write actions take no resource.",

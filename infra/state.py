@@ -136,7 +136,9 @@ class State(cdk.Stack):
             server_access_logs_prefix="bucket/",
             versioned=False,
             lifecycle_rules=[
-                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(7))
+                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(7)),
+                # Of workloads that failed or were cancelled; the others' are removed when they end.
+                s3.LifecycleRule(prefix="checkpoints/", expiration=cdk.Duration.days(90)),
             ],
             **private,
         )

@@ -132,13 +132,13 @@ def agent(endpoints: Endpoints) -> Part:
     return Part(
         "agent",
         (
-            sys.executable, "-m", "local.checkpoint_agent",
+            sys.executable, "-m", "agent",
             "--kubeconfig", endpoints.kubeconfig,
             "--label", "sluice.dev/node=process",
-            "--s3", endpoints.aws,
+            "--loopback",
         ),
         port=None,
         health=None,
         after=("kube-apiserver", "aws"),
-        environment=endpoints.environment(),
+        environment=endpoints.environment() | {"AWS_ENDPOINT_URL": endpoints.aws},
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.checkpointing import Checkpoint, retained
+from sluice.core.checkpointing import Catalogue, Checkpoint
 from sluice.core.happenings import Happening, rank
 from sluice.core.interruption import Notice
 from sluice.core.losses import Loss
@@ -27,9 +27,10 @@ from sluice.core.workload import (
     pending_key,
     place_of,
 )
-from sluice.errors import ManifestUnavailable
+from sluice.errors import ManifestUnavailable, SluiceError
 from sluice.ports import (
     AlreadyExists,
+    Archive,
     CatalogEdit,
     CatalogSnapshot,
     Commit,
@@ -310,7 +311,7 @@ class MemoryLosses:
 class MemoryMigrations:
     notices: dict[str, Notice] = field(default_factory=dict)
     rows: dict[str, Migration] = field(default_factory=dict)
-    catalogue: dict[str, list[Checkpoint]] = field(default_factory=dict)
+    catalogue: dict[str, Catalogue] = field(default_factory=dict)
 
     def note(self, key: str, notice: Notice) -> bool:
         known = key in self.notices
@@ -334,11 +335,39 @@ class MemoryMigrations:
         return True
 
     def checkpoints(self, workload_id: str) -> list[Checkpoint]:
-        return list(self.catalogue.get(workload_id, ()))
+        return list(self.catalogue.get(workload_id, Catalogue()).kept)
 
-    def keep(self, checkpoint: Checkpoint, *, retain: int) -> None:
-        kept = [*self.checkpoints(checkpoint.workload), checkpoint]
-        self.catalogue[checkpoint.workload] = retained(kept, retain)
+    def dropped(self, workload_id: str) -> list[Checkpoint]:
+        return list(self.catalogue.get(workload_id, Catalogue()).dropped)
+
+    def keep(self, checkpoint: Checkpoint, *, retain: int, pinned: str = "") -> None:
+        old = self.catalogue.get(checkpoint.workload, Catalogue())
+        self.catalogue[checkpoint.workload] = old.keep(checkpoint, retain, pinned)
+
+    def drop(self, workload_id: str) -> None:
+        self.catalogue[workload_id] = self.catalogue.get(workload_id, Catalogue()).drop()
+
+    def forget(self, workload_id: str, checkpoints: Sequence[Checkpoint]) -> None:
+        old = self.catalogue.get(workload_id, Catalogue())
+        self.catalogue[workload_id] = old.forget(checkpoints)
+
+
+@dataclass
+class MemoryArchives:
+    """Archives by URI; `broken` ones cannot be removed."""
+
+    rows: dict[str, Archive] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+
+    def look(self, checkpoint: Checkpoint) -> Archive | None:
+        return self.rows.get(checkpoint.uri)
+
+    def remove(self, checkpoint: Checkpoint) -> None:
+        if checkpoint.uri in self.broken:
+            raise SluiceError(f"{checkpoint.uri} cannot be removed")
+        self.rows.pop(checkpoint.uri, None)
+        self.removed.append(checkpoint.source)
 
 
 @dataclass

@@ -25,6 +25,8 @@ COLUMNS = (
     Column("DRIVER", lambda row: row["driver"]),
     Column("MB", lambda row: f"{row['size'] / 1e6:.1f}"),
     Column("TOOK", lambda row: f"{row['took_ms'] / 1000:.1f} s"),
+    Column("NODE", lambda row: row["node"]),
+    Column("FROM", lambda row: row["from"]),
     Column("ADDRESS", lambda row: row["uri"]),
 )
 
@@ -34,7 +36,7 @@ COLUMNS = (
 @output_option
 @pass_app
 def checkpoints(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """List the checkpoints of a workload, newest first."""
+    """List the checkpoints of a workload, newest first, and what each of them continued."""
     found = find(app.client, workload, name)
     items = app.client.ask("workloads", found["id"], "checkpoints")["items"]
     rows(items, COLUMNS, output, name="uri")

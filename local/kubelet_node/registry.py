@@ -76,6 +76,27 @@ class Images:
         blob = self.blob(digest)
         return blob if blob.is_file() else None
 
+    def remove(self, repository: str, tag: str) -> bool:
+        """Take a tag away, and the blobs of its image that no other tag's image has."""
+        file = self.tags / repository / tag
+        if not file.is_file():
+            return False
+        unused = self._blobs_of(file)
+        file.unlink()
+        for other in self.tags.rglob("*"):
+            if other.is_file():
+                unused -= self._blobs_of(other)
+        for digest in unused:
+            self.blob(digest).unlink(missing_ok=True)
+        return True
+
+    def _blobs_of(self, tag: Path) -> set[str]:
+        """The digests of a tag's manifest and of all that it names."""
+        digest = tag.read_text()
+        manifest = json.loads(self.blob(digest).read_bytes())
+        named = [manifest["config"], *manifest["layers"]]
+        return {digest, *(each["digest"] for each in named)}
+
     def blob(self, digest: str) -> Path:
         return self.blobs / digest.removeprefix("sha256:")
 
@@ -149,6 +170,13 @@ class Registry(BaseHTTPRequestHandler):
         digest_of = self.images.put_manifest(request["name"], request["reference"], document)
         self._head(201, {"Docker-Content-Digest": digest_of, "Location": address.path})
         return None
+
+    def do_DELETE(self) -> None:
+        request = STORED.fullmatch(urlsplit(self.path).path)
+        if not request or request["kind"] != "manifests":
+            return self._refuse(404)
+        found = self.images.remove(request["name"], request["reference"])
+        return self._refuse(202 if found else 404)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
         """Nothing: what is pulled is in the nodes' own logs."""

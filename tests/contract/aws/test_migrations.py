@@ -132,6 +132,24 @@ def test_only_the_newest_checkpoints_stay_listed(ports: Recovering) -> None:
     assert ports.migrations.checkpoints("w3") == []
 
 
+def test_what_leaves_the_list_waits_until_its_archive_is_removed(ports: Recovering) -> None:
+    migrations = ports.migrations
+    for n in (1, 2, 3, 4):
+        migrations.keep(a_checkpoint(n), retain=2, pinned="s3://b/1.tar")
+    migrations.keep(a_checkpoint(2), retain=2)  # a late report of one that has left
+
+    assert {each.uri for each in migrations.checkpoints("w1")} == {
+        f"s3://b/{n}.tar" for n in (1, 3, 4)
+    }
+    assert migrations.dropped("w1") == [a_checkpoint(2)]
+    migrations.forget("w1", [a_checkpoint(2)])
+    assert migrations.dropped("w1") == []
+    migrations.drop("w1")
+    assert migrations.checkpoints("w1") == []
+    assert len(migrations.dropped("w1")) == 3
+    assert migrations.dropped("nobody") == []
+
+
 def test_barred_offerings_are_kept_by_cluster(ports: Recovering) -> None:
     ban, other = Ban("c5.large", "z-1", NOW, NOW + 10), Ban("c5.large", "z-2", NOW, NOW + 20, 2)
 

@@ -9,8 +9,12 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from sluice.adapters.checkpoint_archives import CheckpointArchives
+from sluice.core.checkpointing import Checkpoint
+from sluice.core.options import CheckpointMode
 
 from agent.registry import CONTAINER, Repository
 from local.kubelet_node.registry import PYTHON, Images, serve
@@ -66,6 +70,28 @@ def test_a_pushed_checkpoint_is_one_layer_with_the_container_as_annotation(
     (layer,) = manifest["layers"]
     blob = fetch(f"http://{host}/v2/sluice/checkpoints/blobs/{layer['digest']}")
     assert blob == archive.read_bytes()
+
+
+def test_a_checkpoint_that_is_removed_leaves_the_layers_of_others(
+    host: str, images: Images, tmp_path: Path
+) -> None:
+    base = "docker.io/library/python@sha256:" + "0" * 64
+    (tmp_path / "other").mkdir()
+    other = archive_of(tmp_path / "other", base)
+    with tarfile.open(other, "a") as tar:
+        tar.addfile(tarfile.TarInfo("more"))
+    repository = Repository(f"{host}/sluice/checkpoints")
+    repository.push("other", other, "main")
+    before = {path.name for path in images.blobs.iterdir()}
+    image = repository.push("one", archive_of(tmp_path, base), "main")
+    archives = CheckpointArchives(MagicMock(), MagicMock())
+    checkpoint = Checkpoint("w", 0, "", 1, CheckpointMode.KUBELET, image=image)
+
+    archives.remove(checkpoint)
+    archives.remove(checkpoint)  # again: nothing is left to do
+
+    assert {path.name for path in images.blobs.iterdir()} == before
+    assert fetch(f"http://{host}/v2/sluice/checkpoints/manifests/other")
 
 
 def test_a_base_image_of_this_registry_is_named_there(

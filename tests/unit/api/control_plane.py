@@ -30,6 +30,7 @@ from functions.api import handler
 from tests.fakes import (
     FakeClock,
     FakeKubernetes,
+    MemoryArchives,
     MemoryCatalog,
     MemoryLedgers,
     MemoryLogs,
@@ -167,7 +168,7 @@ class ControlPlane:
         self.catalog.ledgers = self.ledgers
         self.manifests, self.timeline = MemoryManifests(), RecordedTimeline()
         self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
-        self.losses = MemoryLosses()
+        self.losses, self.archives = MemoryLosses(), MemoryArchives()
         pool = ThreadPoolExecutor(2)
         self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
         self.admit = Admit(
@@ -197,7 +198,7 @@ class ControlPlane:
             Apply(self.catalog, self.ledgers, self.workloads, self.kicks),
             WhatIf(query),
             Checkup(query),
-            Moves(query, self.migrations, self.interruptions, self.clock),
+            Moves(query, self.migrations, self.archives, self.interruptions, self.clock),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))

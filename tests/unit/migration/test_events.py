@@ -161,3 +161,32 @@ def test_copies_of_a_notice_have_one_key_and_a_new_launch_another() -> None:
 
     assert first.key("2026-08-20T00:00:00Z") == again.key("2026-08-20T00:00:00Z")
     assert first.key("2026-08-20T00:00:00Z") != first.key("2026-08-21T00:00:00Z")
+
+
+def seen_by_the_agent(kind: str, at: str, **more: str) -> dict[str, Any]:
+    detail = {"instance-id": "i-0abc", "kind": kind, "at": at, **more}
+    about = {"source": "sluice", "detail-type": "Sluice Instance Notice", "detail": detail}
+    return ENVELOPE | about | {"time": "2026-08-21T09:14:09Z"}
+
+
+def test_the_metadata_service_tells_the_same_notice_as_the_event() -> None:
+    told = the_notice(seen_by_the_agent("spot", "2026-08-21T09:16:05Z"))
+    event = the_notice(ENVELOPE)
+
+    assert (told.at, told.deadline) == (event.at, event.deadline)
+    assert told.key("launched then") == event.key("launched then")
+    assert (told.account, told.region) == (event.account, event.region)
+
+
+def test_the_metadata_service_names_the_end_of_hibernation_and_no_end_of_advice() -> None:
+    ends = the_notice(
+        seen_by_the_agent("spot", "2026-08-21T09:14:05Z", **{"instance-action": "hibernate"})
+    )
+    advice = the_notice(seen_by_the_agent("rebalance", "2026-08-21T09:14:05Z"))
+
+    assert (ends.at, ends.deadline) == (AT, AT)
+    assert (advice.kind, advice.deadline) == (Kind.REBALANCE, None)
+
+
+def test_a_kind_that_no_agent_tells_is_unreadable() -> None:
+    assert isinstance(read(seen_by_the_agent("burning", "2026-08-21T09:14:05Z")), Unreadable)

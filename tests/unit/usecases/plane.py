@@ -20,6 +20,7 @@ from tests.fakes import (
     FakeClock,
     FakeKubernetes,
     FixedPrices,
+    MemoryArchives,
     MemoryCatalog,
     MemoryLeases,
     MemoryLedgers,
@@ -78,6 +79,7 @@ class Plane:
     leases: MemoryLeases = field(default_factory=MemoryLeases)
     losses: MemoryLosses = field(default_factory=MemoryLosses)
     migrations: MemoryMigrations = field(default_factory=MemoryMigrations)
+    archives: MemoryArchives = field(default_factory=MemoryArchives)
     wishes: RecordedInterruptions = field(default_factory=RecordedInterruptions)
 
     def __post_init__(self) -> None:
@@ -114,7 +116,7 @@ class Plane:
         return Admit(*ports, pool=Inline())  # type: ignore[arg-type]
 
     def migrate(self) -> Migrate:
-        return Migrate(self.workloads, self.migrations, self.timeline, self.clock)
+        return Migrate(self.workloads, self.migrations, self.archives, self.timeline, self.clock)
 
     def act(self, kubernetes: Any = None) -> Act:
         return Act(

@@ -228,3 +228,56 @@ def test_a_retry_after_a_failure_begins_where_kubernetes_begins_it() -> None:
     plane.look()
 
     assert plane.record().state is State.DISPATCHED
+
+
+def saves(plane: Plane, *numbers: int) -> None:
+    """Checkpoints 1, 2 … of the running workload, as observe notes them."""
+    (pod,) = plane.kubernetes.list("Pod", selector="sluice.dev/workload")[0]
+    for n in numbers:
+        at = plane.record().started_at + n
+        answer = done(f"o-{n}", at, uri=f"s3://b/{n}.tar", image=f"repo/x:{n}")
+        marks = {ORDER: f"o-{n}", DONE: answer}
+        plane.migrate().saved(
+            plane.record(), {**pod, "metadata": {**pod["metadata"], "annotations": marks}}
+        )
+
+
+def test_what_is_not_kept_is_removed_but_never_what_the_run_started_from() -> None:
+    plane = Plane()
+    record = running(plane, {"checkpoint": {"mode": "kubelet", "retain": 2}})
+    plane.workloads.rows["w1"] = replace(record, restore_from="repo/x:1")
+
+    saves(plane, 1, 2, 3, 4)
+
+    kept = {each.image for each in plane.migrations.checkpoints("w1")}
+    assert kept == {"repo/x:1", "repo/x:3", "repo/x:4"}
+    assert plane.archives.removed == ["repo/x:2"]
+    assert plane.migrations.dropped("w1") == []
+
+
+def test_an_archive_that_cannot_be_removed_is_tried_again() -> None:
+    plane = Plane()
+    running(plane, {"checkpoint": {"mode": "kubelet", "retain": 1}})
+    plane.archives.broken.add("s3://b/1.tar")
+    saves(plane, 1, 2)
+    assert [each.uri for each in plane.migrations.dropped("w1")] == ["s3://b/1.tar"]
+
+    plane.archives.broken.clear()
+    saves(plane, 3)
+
+    assert sorted(plane.archives.removed) == ["repo/x:1", "repo/x:2"]
+
+
+@pytest.mark.parametrize(("code", "left"), [(0, 0), (1, 2)])
+def test_what_succeeded_needs_no_checkpoints_and_what_failed_keeps_them(
+    code: int, left: int
+) -> None:
+    plane = Plane()
+    running(plane, KUBELET)
+    saves(plane, 1, 2)
+    plane.kubernetes.finish(NAMESPACE, "w-w1-g0", exit_code=code)
+
+    plane.look()
+
+    assert plane.record().state is State.FINISHED
+    assert len(plane.migrations.checkpoints("w1")) == left

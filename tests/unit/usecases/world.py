@@ -40,6 +40,7 @@ from tests.fakes import (
     FakeClock,
     FakeKubernetes,
     FixedPrices,
+    MemoryArchives,
     MemoryCatalog,
     MemoryLeases,
     MemoryLedgers,
@@ -192,6 +193,7 @@ class World:
         self.saved_seen = {""}
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
+        self.archives = MemoryArchives()
         self.losses, self.wishes = MemoryLosses(), RecordedInterruptions()
 
     def fragile(self, port: Any) -> Any:
@@ -221,7 +223,10 @@ class World:
         self.workloads.create(dependencies.blocked(workload))
 
     def migrate(self, fragile: Any = lambda port: port) -> Migrate:
-        return Migrate(fragile(self.workloads), fragile(self.migrations), self.timeline, self.clock)
+        return Migrate(
+            fragile(self.workloads), fragile(self.migrations), self.archives, self.timeline,
+            self.clock,
+        )  # fmt: skip
 
     def periodic(self) -> Periodic:
         return Periodic(self.nodes, self.losses, self.wishes, self.clock)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
+from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
@@ -122,7 +123,12 @@ def migrations() -> DynamoDBMigrations:
 def migrate() -> Migrate:
     from sluice.usecases.migrate import Migrate
 
-    return Migrate(workloads(), migrations(), timeline(), clock())
+    return Migrate(workloads(), migrations(), archives(), timeline(), clock())
+
+
+@cache
+def archives() -> CheckpointArchives:
+    return CheckpointArchives(client("s3"), lambda: client("ecr"))
 
 
 @cache
@@ -292,6 +298,7 @@ def api() -> Api:
         Moves(
             query,
             migrations(),
+            archives(),
             interruptions(),
             clock(),
         ),

@@ -321,8 +321,41 @@ class Migrations(Protocol):
         """The catalogue of a workload, in no order."""
         ...
 
-    def keep(self, checkpoint: Checkpoint, *, retain: int) -> None:
-        """Enter a complete checkpoint; only the newest `retain` stay listed."""
+    def keep(self, checkpoint: Checkpoint, *, retain: int, pinned: str = "") -> None:
+        """Enter a complete checkpoint; only the newest `retain` stay listed.
+
+        And the one with the source `pinned`, from which the present run may have to start again.
+        """
+        ...
+
+    def drop(self, workload_id: str) -> None:
+        """Take every checkpoint of a workload off the list."""
+        ...
+
+    def dropped(self, workload_id: str) -> list[Checkpoint]:
+        """Those that left the list and whose archives are not known to be removed yet."""
+        ...
+
+    def forget(self, workload_id: str, checkpoints: Sequence[Checkpoint]) -> None:
+        """Their archives are removed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The stored archive of a checkpoint: bytes, and how S3 says that it is encrypted."""
+
+    size: int
+    encryption: str
+
+
+class Archives(Protocol):
+    def look(self, checkpoint: Checkpoint) -> Archive | None:
+        """None if there is no such archive any more. Raises SluiceError."""
+        ...
+
+    def remove(self, checkpoint: Checkpoint) -> None:
+        """Archive and image; what is gone already counts as removed. Raises SluiceError."""
         ...
 
 

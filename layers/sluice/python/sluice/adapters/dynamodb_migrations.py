@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.migration_items import plain, to_migration, to_record
-from sluice.core.checkpointing import Checkpoint, checkpoint_of, retained
+from sluice.core.checkpointing import Catalogue, Checkpoint, checkpoint_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -42,25 +42,43 @@ class DynamoDBMigrations:
         return [self._apply(step) for step in steps]
 
     def checkpoints(self, workload_id: str) -> list[Checkpoint]:
-        return self._catalogue(workload_id)[0]
+        return list(self._catalogue(workload_id)[0].kept)
 
-    def keep(self, checkpoint: Checkpoint, *, retain: int) -> None:
-        """Read, add, and write back if nobody else did; a lost race is read again."""
+    def dropped(self, workload_id: str) -> list[Checkpoint]:
+        return list(self._catalogue(workload_id)[0].dropped)
+
+    def keep(self, checkpoint: Checkpoint, *, retain: int, pinned: str = "") -> None:
+        self._edit(checkpoint.workload, lambda old: old.keep(checkpoint, retain, pinned))
+
+    def drop(self, workload_id: str) -> None:
+        self._edit(workload_id, lambda old: old.drop())
+
+    def forget(self, workload_id: str, checkpoints: Sequence[Checkpoint]) -> None:
+        self._edit(workload_id, lambda old: old.forget(checkpoints))
+
+    def _edit(self, workload_id: str, change: Callable[[Catalogue], Catalogue]) -> None:
+        """Read, change, and write back if nobody else did; a lost race is read again."""
         for _ in range(ATTEMPTS):
-            kept, version = self._catalogue(checkpoint.workload)
-            rows = [each.row() for each in retained([*kept, checkpoint], retain)]
-            if rows == [each.row() for each in kept] or self._replace(
-                checkpoint.workload, rows, version
-            ):
+            old, version = self._catalogue(workload_id)
+            new = change(old)
+            if new == old or self._replace(workload_id, new, version):
                 return
 
-    def _catalogue(self, workload_id: str) -> tuple[list[Checkpoint], int]:
+    def _catalogue(self, workload_id: str) -> tuple[Catalogue, int]:
         row = from_item(self._get(catalogue_key(workload_id)) or {})
-        kept = [checkpoint_of(workload_id, entry) for entry in row.get("entries", ())]
-        return kept, int(row.get("version", 0))
+        kept, dropped = (
+            tuple(checkpoint_of(workload_id, entry) for entry in row.get(name, ()))
+            for name in ("entries", "dropped")
+        )
+        return Catalogue(kept, dropped), int(row.get("version", 0))
 
-    def _replace(self, workload_id: str, rows: list[dict[str, Any]], version: int) -> bool:
-        row = {"id": catalogue_key(workload_id), "entries": rows, "version": version + 1}
+    def _replace(self, workload_id: str, catalogue: Catalogue, version: int) -> bool:
+        row = {
+            "id": catalogue_key(workload_id),
+            "entries": [each.row() for each in catalogue.kept],
+            "dropped": [each.row() for each in catalogue.dropped],
+            "version": version + 1,
+        }
         try:
             self.client.put_item(
                 TableName=self.table,

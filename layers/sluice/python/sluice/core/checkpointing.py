@@ -89,10 +89,39 @@ def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(workload, **{**row, "driver": CheckpointMode(row["driver"])})
 
 
-def retained(checkpoints: Iterable[Checkpoint], keep: int = KEPT) -> list[Checkpoint]:
-    """The newest ones, newest first, one for each place: a repeated report adds nothing."""
+def retained(
+    checkpoints: Iterable[Checkpoint], keep: int = KEPT, pinned: str = ""
+) -> list[Checkpoint]:
+    """The newest ones, newest first, one for each place: a repeated report adds nothing.
+
+    The one whose source is `pinned` stays too, however old.
+    """
     newest = sorted(checkpoints, key=lambda each: (each.generation, each.at), reverse=True)
-    return list({each.uri: each for each in reversed(newest)}.values())[::-1][:keep]
+    places = list({each.uri: each for each in reversed(newest)}.values())[::-1]
+    return places[:keep] + [each for each in places[keep:] if pinned and each.source == pinned]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The checkpoints of one workload: listed ones, and those whose archives are to be removed."""
+
+    kept: tuple[Checkpoint, ...] = ()
+    dropped: tuple[Checkpoint, ...] = ()
+
+    def keep(self, checkpoint: Checkpoint, retain: int, pinned: str) -> Catalogue:
+        if any(each.uri == checkpoint.uri for each in self.dropped):
+            return self  # a late report of one that has left already
+        known = {each.uri: each for each in (*self.kept, checkpoint)}
+        kept = tuple(retained(known.values(), retain, pinned))
+        left = [each for uri, each in known.items() if uri not in {one.uri for one in kept}]
+        return Catalogue(kept, (*self.dropped, *left))
+
+    def drop(self) -> Catalogue:
+        return Catalogue((), (*self.dropped, *self.kept))
+
+    def forget(self, removed: Iterable[Checkpoint]) -> Catalogue:
+        places = {each.uri for each in removed}
+        return Catalogue(self.kept, tuple(e for e in self.dropped if e.uri not in places))
 
 
 def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:

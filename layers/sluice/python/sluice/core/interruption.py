@@ -91,6 +91,8 @@ Heard = Sequence[Notice] | ReservationNotice | Request | Unreadable
 
 MOVE_REQUESTED: Final = "Sluice Migration Requested"
 CHECKPOINT_REQUESTED: Final = "Sluice Checkpoint Requested"
+INSTANCE_NOTICED: Final = "Sluice Instance Notice"
+"""A node agent read it from its machine's metadata service: the second channel."""
 
 _STATES: Final = {
     "stopping": Kind.STOPPING,
@@ -117,7 +119,8 @@ def read(envelope: Mapping[str, Any]) -> Heard:
 def _read(envelope: Mapping[str, Any]) -> Heard:
     what = envelope.get("detail-type") or envelope["detail_type"]
     detail, at = envelope["detail"], epoch_ms(envelope["time"])
-    if envelope["source"] == "sluice":
+    ours = envelope["source"] == "sluice"
+    if ours and what != INSTANCE_NOTICED:
         return _request(what, detail, at)
     account, region = envelope["account"], envelope["region"]
 
@@ -125,6 +128,18 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
         named = instance or detail["instance-id"]
         return Notice(kind, named, at, deadline, account, region, envelope.get("id", ""))
 
+    if ours:
+        return [_metadata(detail, notice)]
+    if "Capacity Block" in what and "Expiration" in what:
+        end = epoch_ms(detail["end-date"]) - BLOCK_LEAD_MS
+        return ReservationNotice(detail["capacity-reservation-id"], at, end, account, region)
+    return _of_instances(what, detail, at, notice)
+
+
+def _of_instances(
+    what: str, detail: Mapping[str, Any], at: int, notice: Callable[..., Notice]
+) -> Heard:
+    """Events that name the instances that they are about."""
     match what:
         case "EC2 Spot Instance Interruption Warning":
             # Hibernation begins with the notice: there is no time to save anything.
@@ -140,10 +155,17 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
             return [notice(Kind.HOOK, at + NOTICE_MS, detail["EC2InstanceId"])]
         case "AWS Health Event":
             return _health(detail, notice)
-        case _ if "Capacity Block" in what and "Expiration" in what:
-            end = epoch_ms(detail["end-date"]) - BLOCK_LEAD_MS
-            return ReservationNotice(detail["capacity-reservation-id"], at, end, account, region)
     return Unreadable(f"detail-type {what!r} is not known")
+
+
+def _metadata(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Notice:
+    """`at` is the reclaim itself in a spot notice, and when it was said in a recommendation."""
+    if Kind(detail["kind"]) is Kind.REBALANCE:
+        return notice(Kind.REBALANCE, None)
+    end = epoch_ms(detail["at"])
+    hibernates = detail.get("instance-action") == "hibernate"
+    said = notice(Kind.SPOT, end)
+    return replace(said, at=end if hibernates else end - NOTICE_MS)
 
 
 def _request(what: str, detail: Mapping[str, Any], at: int) -> Heard:

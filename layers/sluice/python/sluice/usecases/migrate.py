@@ -14,7 +14,8 @@ from sluice.core.marks import answer
 from sluice.core.migration import Migration, Saved, Step, View, migration_id
 from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
 from sluice.core.workload import IntentKind, State, Workload, after
-from sluice.ports import Clock, Cluster, Document, Migrations, Timeline, Workloads
+from sluice.errors import SluiceError
+from sluice.ports import Archives, Clock, Cluster, Document, Migrations, Timeline, Workloads
 from sluice.usecases.stopping import pods_of, stop
 
 DUMPED_GRACE_SECONDS = 1
@@ -27,6 +28,7 @@ class Migrate:
 
     workloads: Workloads
     migrations: Migrations
+    archives: Archives
     timeline: Timeline
     clock: Clock
 
@@ -108,7 +110,27 @@ class Migrate:
                     saved.image,
                 ),
                 retain=retain(workload),
+                pinned=workload.restore_from,
             )
+        self.clear(workload.id)
+
+    def clear(self, workload_id: str) -> None:
+        """Remove the archives of what has left the catalogue; what fails is tried again later."""
+        removed = []
+        for checkpoint in self.migrations.dropped(workload_id):
+            try:
+                self.archives.remove(checkpoint)
+            except SluiceError:
+                continue
+            removed.append(checkpoint)
+        if removed:
+            self.migrations.forget(workload_id, removed)
+
+    def finished(self, workload: Workload) -> None:
+        """Nothing will be restored any more; what failed keeps its checkpoints for its owner."""
+        if checkpointing.mode(workload.options) in checkpointing.DUMPING:
+            self.migrations.drop(workload.id)
+            self.clear(workload.id)
 
     def saved(self, workload: Workload, pod: Document) -> None:
         """A checkpoint without a move, as it was asked for: the catalogue remembers it."""
@@ -128,7 +150,9 @@ class Migrate:
                     done.image,
                 ),
                 retain=retain(workload),
+                pinned=workload.restore_from,
             )
+            self.clear(workload.id)
             self.workloads.apply([lifecycle.saved(workload, done.at)])
             message = f"{done.size / 1e6:.1f} MB saved in {done.took_ms / 1000:.1f} s"
             detail = {"uri": done.uri, "bytes": done.size}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sluice.core import checkpointing
@@ -14,7 +15,10 @@ from sluice.usecases.refused import ConflictError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.ports import Clock, Interruptions, Migrations
+    from collections.abc import Mapping
+
+    from sluice.core.checkpointing import Checkpoint
+    from sluice.ports import Archives, Clock, Interruptions, Migrations
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
@@ -25,6 +29,7 @@ class Moves:
 
     query: Query
     migrations: Migrations
+    archives: Archives
     interruptions: Interruptions
     clock: Clock
 
@@ -34,7 +39,9 @@ class Moves:
         kept = checkpointing.retained(
             self.migrations.checkpoints(workload.id), checkpointing.LISTED
         )
-        return {"items": [each.row() for each in kept], "restoresFrom": workload.restore_from}
+        sources = {each.source: each for each in kept}
+        items = [each.row() | {"from": _origin(each, sources)} for each in kept]
+        return {"items": items, "restoresFrom": workload.restore_from}
 
     def checkpoint(self, caller: Authority, reference: str) -> Json:
         """Save a running workload, which runs on."""
@@ -66,12 +73,25 @@ class Moves:
                 f"workload {workload.id} has {which}",
                 hint=f"`sluice checkpoints {workload.id}` lists them",
             )
+        found = self.archived(chosen[0])
         if dry_run:
-            return self.query.workload(caller, workload.id) | {
-                "result": f"would start again from {chosen[0].uri}"
-            }
+            return self.query.workload(caller, workload.id) | {"result": f"would start {found}"}
         wish = f"starts again from {chosen[0].uri}"
         return self.ask(caller, workload, MOVE_REQUESTED, wish, checkpoint=chosen[0].source)
+
+    def archived(self, checkpoint: Checkpoint) -> str:
+        """What is there to start from, in words. Raises ConflictError if it is not whole."""
+        if not checkpoint.uri.startswith("s3://"):
+            return f"again from {checkpoint.source}"
+        found = self.archives.look(checkpoint)
+        if found is None or (checkpoint.size and found.size != checkpoint.size):
+            state = "gone" if found is None else f"{found.size} of {checkpoint.size} bytes"
+            raise ConflictError(
+                f"the archive {checkpoint.uri} is {state}",
+                hint=f"choose another one: `sluice checkpoints {checkpoint.workload}`",
+            )
+        how = found.encryption or "encryption unknown"
+        return f"again from {checkpoint.uri}: {found.size / 1e6:.1f} MB, {how}"
 
     def running(self, caller: Authority, reference: str) -> Workload:
         workload = self.query.find(caller, reference)
@@ -88,3 +108,14 @@ class Moves:
         about = {"workload": workload.id, "by": caller.who, **detail}
         self.interruptions.send(wish(what, self.clock.now(), about))
         return self.query.workload(caller, workload.id) | {"result": result}
+
+
+def _origin(checkpoint: Checkpoint, known: Mapping[str, Checkpoint]) -> str:
+    """Where its line came from: the beginning, or a checkpoint by its time or at least address."""
+    if not checkpoint.parent:
+        return "the beginning"
+    parent = known.get(checkpoint.parent)
+    if parent is None:
+        return checkpoint.parent
+    at = datetime.fromtimestamp(parent.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{at}, generation {parent.generation}"

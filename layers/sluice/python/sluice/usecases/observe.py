@@ -248,6 +248,8 @@ class Observe:
         self.workloads.apply(changes)
         for change in ended:  # whoever has marked it
             self.pool.submit(self.archive_logs, cluster, change.before, seen)
+            if change.set["result"]["succeeded"]:
+                self.migrate.finished(change.before)
 
     def note_end(self, workload: Workload, ended: int) -> None:
         """Remember whose logs are to be archived, unless they are already."""

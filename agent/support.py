@@ -1,0 +1,35 @@
+"""Whether this node can save processes; Sluice reads it from the node's label and annotation."""
+
+import re
+from pathlib import Path
+
+LABEL = "sluice.dev/checkpoint"
+REASON = "sluice.dev/checkpoint-reason"
+# Restore during CreateContainer exists from 2.1 on; 2.4 takes it out again.
+CONTAINERD = re.compile(r"containerd://2\.(\d+)\.")
+ABLE = range(1, 4)
+PROGRAMS = ("usr/local/sbin/criu", "usr/local/bin/criu", "usr/sbin/criu", "usr/bin/criu")
+HOST = Path("/proc/1/root")
+
+
+def why_not(runtime: str, host: Path = HOST) -> str:
+    """What hinders checkpoints, in one line; empty if nothing is known to.
+
+    `runtime` is the node's `containerRuntimeVersion`, `host` where its root file system is seen.
+    """
+    found = CONTAINERD.match(runtime)
+    if found is None or int(found[1]) not in ABLE:
+        return f"{runtime} cannot restore; containerd 2.1 to 2.3 can"
+    try:
+        installed = any((host / program).exists() for program in PROGRAMS)
+    except OSError as error:
+        return f"the agent cannot see the node's programs: {error}"
+    return "" if installed else "the node has no CRIU; install it with the AMI or its user data"
+
+
+def marks(reason: str) -> dict[str, dict[str, str | None]]:
+    """Labels and annotations for the node; None takes one away."""
+    return {
+        "labels": {LABEL: None if reason else "criu"},
+        "annotations": {REASON: reason or None},
+    }

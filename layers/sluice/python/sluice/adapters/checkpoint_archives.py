@@ -1,0 +1,79 @@
+"""What checkpoints consist of: an archive in the bucket, and an image where runtimes restore one.
+
+Images are in ECR; a registry on loopback is spoken to as the OCI distribution interface says.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import urllib3
+from botocore.exceptions import ClientError
+
+from sluice.errors import SluiceError
+from sluice.ports import Archive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mypy_boto3_s3 import S3Client
+
+    from sluice.core.checkpointing import Checkpoint
+
+ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")
+LOOPBACK = re.compile(r"(?P<host>(127\.0\.0\.1|localhost)(:\d+)?)/(?P<name>.+)")
+ABSENT = {"404", "NoSuchKey", "NotFound"}
+GONE = (200, 202, 404)
+
+
+@dataclass(frozen=True)
+class CheckpointArchives:
+    """`ecr` makes the client, which only deployments with images need."""
+
+    s3: S3Client
+    ecr: Callable[[], Any]
+    http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False))
+
+    def look(self, checkpoint: Checkpoint) -> Archive | None:
+        bucket, key = _place(checkpoint.uri)
+        try:
+            head = self.s3.head_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ABSENT:
+                return None
+            raise SluiceError(f"{checkpoint.uri} cannot be looked at: {error}") from error
+        return Archive(head["ContentLength"], str(head.get("ServerSideEncryption", "")))
+
+    def remove(self, checkpoint: Checkpoint) -> None:
+        try:
+            if checkpoint.image:
+                self._remove_image(checkpoint.image)
+            if checkpoint.uri.startswith("s3://"):
+                bucket, key = _place(checkpoint.uri)
+                self.s3.delete_object(Bucket=bucket, Key=key)
+        except (ClientError, urllib3.exceptions.HTTPError) as error:
+            raise SluiceError(f"{checkpoint.source} cannot be removed: {error}") from error
+
+    def _remove_image(self, image: str) -> None:
+        reference, _, tag = image.rpartition(":")
+        if found := ECR.fullmatch(reference):
+            self.ecr().batch_delete_image(  # an image that is not there is only reported
+                registryId=found["account"],
+                repositoryName=found["name"],
+                imageIds=[{"imageTag": tag}],
+            )
+        elif found := LOOPBACK.fullmatch(reference):
+            url = f"http://{found['host']}/v2/{found['name']}/manifests/{tag}"
+            answer = self.http.request("DELETE", url)
+            if answer.status not in GONE:
+                raise SluiceError(f"DELETE {url}: HTTP {answer.status}")
+        else:
+            raise SluiceError(f"no way is known to remove {image}; only ECR's images are")
+
+
+def _place(uri: str) -> tuple[str, str]:
+    address = urlsplit(uri)
+    return address.netloc, address.path.removeprefix("/")

@@ -1,0 +1,85 @@
+"""Archives of checkpoints on moto's S3 and ECR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from sluice.adapters.checkpoint_archives import CheckpointArchives
+from sluice.core.checkpointing import Checkpoint
+from sluice.core.options import CheckpointMode
+from sluice.errors import SluiceError
+from sluice.ports import Archive
+
+REGION, BUCKET, NAME = "us-east-1", "bucket", "sluice/checkpoints"
+MANIFEST = (
+    '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",'
+    ' "config": {"mediaType": "x", "digest": "sha256:%s", "size": 1}, "layers": []}'
+)
+
+
+@dataclass(frozen=True)
+class Stored:
+    archives: CheckpointArchives
+    s3: Any
+    ecr: Any
+    repository: str
+
+    def put(self, n: int) -> Checkpoint:
+        """A checkpoint with its archive and its image."""
+        self.s3.put_object(
+            Bucket=BUCKET, Key=f"checkpoints/{n}.tar", Body=b"x" * n, ServerSideEncryption="AES256"
+        )
+        self.ecr.put_image(
+            repositoryName=NAME, imageTag=f"t{n}", imageManifest=MANIFEST % (f"{n}" * 64)
+        )
+        return Checkpoint(
+            "w", 0, f"s3://{BUCKET}/checkpoints/{n}.tar", n, CheckpointMode.KUBELET, n,
+            image=f"{self.repository}:t{n}",
+        )  # fmt: skip
+
+    def tags(self) -> list[str]:
+        images = self.ecr.list_images(repositoryName=NAME)["imageIds"]
+        return sorted(each["imageTag"] for each in images)
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stored]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        s3, ecr = (boto3.client(name, region_name=REGION) for name in ("s3", "ecr"))  # type: ignore[call-overload]
+        s3.create_bucket(Bucket=BUCKET)
+        uri = ecr.create_repository(repositoryName=NAME)["repository"]["repositoryUri"]
+        yield Stored(CheckpointArchives(s3, lambda: ecr), s3, ecr, uri)
+
+
+def test_an_archive_says_how_large_it_is_and_how_it_is_encrypted(stored: Stored) -> None:
+    checkpoint = stored.put(7)
+
+    assert stored.archives.look(checkpoint) == Archive(7, "AES256")
+
+
+def test_archive_and_image_are_removed_and_others_stay(stored: Stored) -> None:
+    one, two = stored.put(1), stored.put(2)
+
+    stored.archives.remove(one)
+    stored.archives.remove(one)
+
+    assert stored.archives.look(one) is None
+    assert stored.archives.look(two) == Archive(2, "AES256")
+    assert stored.tags() == ["t2"]
+
+
+def test_what_cannot_be_removed_says_so(stored: Stored) -> None:
+    elsewhere = Checkpoint("w", 0, "", 1, CheckpointMode.KUBELET, image="registry.example/x:1")
+    lost = Checkpoint("w", 0, "s3://no-such-bucket/x", 1, CheckpointMode.KUBELET)
+
+    with pytest.raises(SluiceError, match="only ECR"):
+        stored.archives.remove(elsewhere)
+    with pytest.raises(SluiceError, match="cannot be removed"):
+        stored.archives.remove(lost)

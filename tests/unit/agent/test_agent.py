@@ -1,0 +1,305 @@
+"""The node agent: whom it serves, what it answers, and what it hears of its machine's end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from sluice.core import marks
+from sluice.core.interruption import Kind, read
+from sluice.core.migration import Saved
+
+from agent import orders, support
+from agent.kubelet import CheckpointRefusedError, Kubelet
+from agent.notices import NOTICED, Listener, Metadata, SilentError
+from agent.program import Agent, Nodes
+from agent.saving import Saver
+
+PATIENCE_SECONDS = 10
+
+
+def a_pod(**annotations: str) -> dict[str, Any]:
+    named = {f"sluice.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    labels = {"sluice.dev/workload": "w1", "sluice.dev/generation": "2"}
+    return {
+        "metadata": {
+            "name": "pod-1", "namespace": "team", "uid": "u-1", "labels": labels,
+            "annotations": named,
+        },
+        "spec": {"containers": [{"name": "main"}], "nodeName": "node-1"},
+        "status": {"phase": "Running"},
+    }  # fmt: skip
+
+
+ORDERED = {
+    "checkpoint_order": "move-2",
+    "checkpoint_driver": "kubelet",
+    "checkpoint_to": "s3://bucket/checkpoints/w1/2/",
+}
+
+
+@dataclass
+class FakeMachine:
+    """A kubelet that dumps into a folder, a bucket and a registry."""
+
+    folder: Path
+    seconds: list[int] = field(default_factory=list)
+    uploaded: list[tuple[str, str]] = field(default_factory=list)
+    refuses: str = ""
+
+    def checkpoint(self, namespace: str, pod: str, container: str, *, seconds: int) -> Path:
+        if self.refuses:
+            raise CheckpointRefusedError(self.refuses)
+        self.seconds.append(seconds)
+        archive = self.folder / f"{namespace}-{pod}-{container}.tar"
+        archive.write_bytes(b"12345")
+        return archive
+
+    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803 - boto3's names
+        assert Path(Filename).exists()
+        self.uploaded.append((Bucket, Key))
+
+    def push(self, tag: str, archive: Path, container: str) -> str:
+        assert archive.exists()
+        return f"repo:{tag}-{container}"
+
+
+def answered(machine: FakeMachine, *, images: bool = True, **annotations: str) -> Any:
+    """What Sluice reads from the agent's answer."""
+    pod = a_pod(**(ORDERED | annotations))
+    order = orders.order_of(pod)
+    assert order is not None
+    saver = Saver(lambda _: machine, machine, lambda: machine if images else None, ())
+    pod["metadata"]["annotations"][orders.DONE] = saver.save(order)
+    assert not list(machine.folder.iterdir()), "the node's copy is gone in any case"
+    return marks.answer(pod)
+
+
+def test_both_sides_speak_of_the_same_annotations() -> None:
+    shared = {"ORDER", "DONE", "DRIVER", "DESTINATION", "SIGNAL", "LEAVING"}
+
+    assert {name: getattr(orders, name) for name in shared} == {
+        name: getattr(marks, name) for name in shared
+    }
+
+
+def test_a_dump_is_in_the_bucket_and_in_the_registry(tmp_path: Path) -> None:
+    machine = FakeMachine(tmp_path)
+
+    saved = answered(machine)
+
+    assert isinstance(saved, Saved)
+    assert saved.uri == "s3://bucket/checkpoints/w1/2/pod-1/move-2.tar"
+    assert saved.image.startswith("repo:w1-2-")
+    assert saved.size == 5
+    assert machine.uploaded == [("bucket", "checkpoints/w1/2/pod-1/move-2.tar")]
+
+
+def test_nodes_that_restore_archives_need_no_registry(tmp_path: Path) -> None:
+    saved = answered(FakeMachine(tmp_path), images=False)
+
+    assert isinstance(saved, Saved)
+    assert saved.source == saved.uri
+
+
+def test_a_dump_gets_the_time_that_is_left_and_none_without_any(tmp_path: Path) -> None:
+    machine = FakeMachine(tmp_path)
+    now = int(time.time() * 1000)
+
+    assert isinstance(answered(machine, leaving=str(now + 60_000)), Saved)
+    assert 50 <= machine.seconds[0] <= 60
+    assert answered(machine, leaving=str(now - 1)) == "no time is left"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"checkpoint_driver": "cedana"}, "no driver 'cedana'"),
+        ({"checkpoint_driver": "application"}, "names no signal"),
+        ({"checkpoint_to": ""}, "does not say where"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tmp_path: Path, change: dict[str, str], why: str) -> None:
+    assert why in answered(FakeMachine(tmp_path), **change)
+
+
+def test_the_kubelets_refusal_is_passed_on(tmp_path: Path) -> None:
+    refused = answered(FakeMachine(tmp_path, refuses="HTTP 500: criu"))
+
+    assert refused == "the kubelet could not save it: HTTP 500: criu"
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(),
+        a_pod(**ORDERED) | {"status": {"phase": "Pending"}},
+        a_pod(**ORDERED, checkpoint_done='{"order": "move-2"}'),
+    ],
+)
+def test_there_is_nothing_to_do_for(pod: dict[str, Any]) -> None:
+    assert orders.order_of(pod) is None
+
+
+@dataclass
+class FakeApi:
+    patched: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def read_node(self, name: str) -> Any:
+        labels = {"sluice.dev/node": "process"} if name == "node-1" else None
+        return SimpleNamespace(metadata=SimpleNamespace(labels=labels))
+
+    def patch_namespaced_pod(self, name: str, namespace: str, patch: dict[str, Any]) -> None:
+        self.patched.append((name, namespace, patch))
+        self.done.set()
+
+
+@pytest.mark.parametrize("nodes", [Nodes(name="node-1"), Nodes(label="sluice.dev/node=process")])
+def test_an_order_is_carried_out_once_on_a_served_node(tmp_path: Path, nodes: Nodes) -> None:
+    machine, api = FakeMachine(tmp_path), FakeApi()
+    agent = Agent(api, nodes, Saver(lambda _: machine, machine, lambda: machine, ()))  # type: ignore[arg-type]
+
+    for _ in range(3):
+        agent.look(a_pod(**ORDERED))
+
+    assert api.done.wait(PATIENCE_SECONDS)
+    agent.pool.shutdown(wait=True)
+    ((name, namespace, patch),) = api.patched
+    assert (name, namespace, patch["metadata"]["uid"]) == ("pod-1", "team", "u-1")
+
+
+@pytest.mark.parametrize("nodes", [Nodes(name="other"), Nodes(label="sluice.dev/node=kubelet")])
+def test_nodes_of_others_are_left_to_them(tmp_path: Path, nodes: Nodes) -> None:
+    machine, api = FakeMachine(tmp_path), FakeApi()
+    agent = Agent(api, nodes, Saver(lambda _: machine, machine, lambda: machine, ()))  # type: ignore[arg-type]
+
+    agent.look(a_pod(**ORDERED))
+    agent.pool.shutdown(wait=True)
+
+    assert api.patched == []
+
+
+def test_a_kubelet_elsewhere_needs_a_known_authority(tmp_path: Path) -> None:
+    kubelet = Kubelet("10.0.0.1", 10250, None, tmp_path, "token")
+
+    with pytest.raises(CheckpointRefusedError, match="no authority"):
+        kubelet.checkpoint("team", "pod", "main", seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "criu", "why"),
+    [
+        ("containerd://2.2.4", True, ""),
+        ("containerd://2.2.4", False, "no CRIU"),
+        ("containerd://2.4.0", True, "2.1 to 2.3"),
+        ("containerd://2.0.5", True, "2.1 to 2.3"),
+        ("cri-o://1.36.0", True, "2.1 to 2.3"),
+    ],
+)
+def test_a_node_says_whether_it_can_save(
+    tmp_path: Path, runtime: str, criu: bool, why: str
+) -> None:
+    if criu:
+        (tmp_path / "usr/sbin").mkdir(parents=True)
+        (tmp_path / "usr/sbin/criu").touch()
+
+    reason = support.why_not(runtime, tmp_path)
+
+    assert (why in reason) if why else (reason == "")
+    published = support.marks(reason)
+    assert published["labels"] == {"sluice.dev/checkpoint": None if why else "criu"}
+    assert published["annotations"] == {"sluice.dev/checkpoint-reason": reason or None}
+
+
+class FakeMetadata(BaseHTTPRequestHandler):
+    """IMDSv2 as far as the agent asks."""
+
+    said: ClassVar[dict[str, str]] = {}
+
+    def do_PUT(self) -> None:
+        assert self.headers["X-aws-ec2-metadata-token-ttl-seconds"].isdigit()
+        self._say(200, "token")
+
+    def do_GET(self) -> None:
+        known = self.headers["X-aws-ec2-metadata-token"] == "token"
+        text = self.said.get(self.path.removeprefix("/latest/meta-data/"))
+        self._say(401 if not known else 404 if text is None else 200, text or "")
+
+    def _say(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Nothing."""
+
+
+@pytest.fixture
+def metadata() -> Iterator[str]:
+    FakeMetadata.said = {"instance-id": "i-1"}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FakeMetadata)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_every_word_on_the_end_of_the_machine_is_sent_once(metadata: str) -> None:
+    sent: list[dict[str, Any]] = []
+    listener = Listener(Metadata(metadata), sent.append, "111122223333", "eu-west-1")
+    listener.look()
+    assert sent == []
+
+    FakeMetadata.said["events/recommendations/rebalance"] = '{"noticeTime": "2026-11-20T10:00:00Z"}'
+    listener.look()
+    FakeMetadata.said["spot/instance-action"] = (
+        '{"action": "terminate", "time": "2026-11-20T10:05:00Z"}'
+    )
+    listener.look()
+    listener.look()
+
+    assert [each["detail-type"] for each in sent] == [NOTICED, NOTICED]
+    notices = [read(each) for each in sent]
+    assert [(n[0].kind, n[0].instance) for n in notices if isinstance(n, list)] == [
+        (Kind.REBALANCE, "i-1"),
+        (Kind.SPOT, "i-1"),
+    ]
+
+
+def test_what_could_not_be_sent_is_sent_at_the_next_look(metadata: str) -> None:
+    FakeMetadata.said["spot/instance-action"] = json.dumps(
+        {"action": "terminate", "time": "2026-11-20T10:05:00Z"}
+    )
+    tries: list[dict[str, Any]] = []
+
+    def send(envelope: dict[str, Any]) -> None:
+        tries.append(envelope)
+        if len(tries) == 1:
+            raise ConnectionError("no route")
+
+    listener = Listener(Metadata(metadata), send, "1", "r")
+    with pytest.raises(ConnectionError):
+        listener.look()
+    listener.look()
+    listener.look()
+
+    assert len(tries) == 2
+
+
+def test_a_machine_without_a_metadata_service_is_silent(metadata: str) -> None:
+    FakeMetadata.said["spot/instance-action"] = "no JSON"
+
+    with pytest.raises(SilentError, match="instance-action"):
+        Listener(Metadata(metadata), lambda _: None, "1", "r").look()
+    with pytest.raises(SilentError):
+        Metadata("http://127.0.0.1:9").get("instance-id")
