@@ -128,7 +128,10 @@ class Migrate:
 
     def finished(self, workload: Workload) -> None:
         """Nothing will be restored any more; what failed keeps its checkpoints for its owner."""
-        if checkpointing.mode(workload.options) in checkpointing.DUMPING:
+        if checkpointing.mode(workload.options) not in checkpointing.DUMPING:
+            return
+        current = self.workloads.get(workload.id)
+        if current is not None and current.state is State.FINISHED:  # else the mark lost its race
             self.migrations.drop(workload.id)
             self.clear(workload.id)
 
