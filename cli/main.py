@@ -85,3 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.close()  # the reader of a pipe left; there is nobody to tell
         sys.exit(Exit.ERROR)
     sys.exit(code if isinstance(code, int) else Exit.OK)
+
+
+if __name__ == "__main__":
+    main()

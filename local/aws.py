@@ -117,6 +117,7 @@ def nodes(settings: Settings, endpoints: Endpoints) -> Part:
             "--aws", endpoints.aws,
             "--state", str(layout.data / "node"),
             "--region", endpoints.region,
+            "--cluster-name", endpoints.cluster_name,
             "--client-ca", str(layout.certs / "kubelet-client.crt"),
             *options,
         ),

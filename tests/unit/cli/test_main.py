@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import Any
 
 import click
@@ -64,6 +65,14 @@ def test_every_verb_that_help_lists_exists(verb: str) -> None:
 
     assert result.exit_code == 0, result.output
     assert "Usage: " in result.stdout
+
+
+def test_the_module_is_the_command_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "--version"], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout.strip()) == (0, version("sluice"))
 
 
 def test_help_imports_nothing_heavy() -> None:
