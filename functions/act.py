@@ -46,7 +46,8 @@ def failures(cluster: str, messages: dict[str, list[str]]) -> list[str]:
 
 def obeyed(cluster: str, workloads: list[str]) -> bool:
     try:
-        bootstrap.act()(cluster, workloads)
+        with bootstrap.noting()("act", cluster):
+            bootstrap.act()(cluster, workloads)
     except Exception:
         logger.exception("commands not carried out", extra={"cluster": cluster})
         return False

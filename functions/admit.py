@@ -27,7 +27,8 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     failed: list[str] = []
     for root, messages in kicked.items():
         try:
-            outcome = bootstrap.admit()(root)
+            with bootstrap.noting()("admit", root):
+                outcome = bootstrap.admit()(root)
         except SluiceError as error:
             logger.warning("pass given up", extra={"root": root, "error": str(error)})
             failed += messages

@@ -36,7 +36,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
 def hear(record: SQSRecord, lambda_context: LambdaContext) -> None:
     _, _, _, region, account, *_ = lambda_context.invoked_function_arn.split(":")
     try:
-        handled = bootstrap.interrupt()(record.json_body, account=account, region=region)
+        with bootstrap.noting()("interrupt"):
+            handled = bootstrap.interrupt()(record.json_body, account=account, region=region)
     except Exception:
         logger.exception("interruption not handled")
         raise

@@ -16,5 +16,6 @@ logger = Logger()
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
-    until = bootstrap.clock().now() + WATCH_MS
-    bootstrap.observe()(event["cluster"], owner=context.aws_request_id, until=until)
+    cluster, until = event["cluster"], bootstrap.clock().now() + WATCH_MS
+    with bootstrap.noting()("observe", cluster):
+        bootstrap.observe()(cluster, owner=context.aws_request_id, until=until)

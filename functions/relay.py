@@ -19,7 +19,8 @@ logger = Logger()
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], _context: LambdaContext) -> None:
     changes = list(changes_in(event))
-    bootstrap.relay()(changes)
+    with bootstrap.noting()("relay"):
+        bootstrap.relay()(changes)
     logger.info("relayed", extra={"changes": len(changes)})
 
 

@@ -21,11 +21,13 @@ metrics = Metrics()
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     """The whole batch at once, so that records are written together; only our own faults retry."""
     messages = [message_of(record) for record in event["Records"]]
-    outcome = bootstrap.submit()(messages)
+    with bootstrap.noting()("submit"):
+        outcome = bootstrap.submit()(messages)
     metrics.add_metric("submissions_accepted_total", MetricUnit.Count, outcome.accepted)
     metrics.add_metric("submissions_rejected_total", MetricUnit.Count, outcome.rejected)
     for failure in outcome.failed:
         logger.error("submission not recorded; it will be tried again", extra=failure.fields())
+        bootstrap.noting().note("submit", "", failure.error)
     return {"batchItemFailures": [{"itemIdentifier": f.message_id} for f in outcome.failed]}
 
 

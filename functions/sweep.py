@@ -18,7 +18,8 @@ metrics = Metrics()
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(_event: dict[str, Any], _context: LambdaContext) -> None:
-    swept = bootstrap.sweep()()
+    with bootstrap.noting()("sweep"):
+        swept = bootstrap.sweep()()
     metrics.add_metric("ledger_drift", MetricUnit.Count, len(swept.drift))
     if swept.drift:
         logger.error("a ledger differs from its reservations", extra={"drift": swept.drift})

@@ -11,6 +11,7 @@ from pathlib import Path
 _HANDLERS = Path(__file__).parents[1] / "functions"
 _CATALOG = ("GetItem", "Query")
 _RECORDS = ("GetItem", "BatchGetItem")
+_FAULTS = ("BatchWriteItem",)  # what keeps a function from its work, for `sluice doctor`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ FUNCTIONS = (
             "Workloads/inbox": ("Query",),
             "Manifests": ("BatchWriteItem",),
             "Catalog": _CATALOG,
+            "Timeline": _FAULTS,
         },
         objects={"manifests/": ("PutObject",)},
         fetches_references=True,
@@ -70,6 +72,7 @@ FUNCTIONS = (
             "Workloads/active": ("Query",),
             "Workloads/listed": ("Query",),
             "Catalog": (*_CATALOG, "ConditionCheckItem"),
+            "Timeline": _FAULTS,
         },
         sends=("kicks",),
         kicks_itself=True,
@@ -152,6 +155,7 @@ FUNCTIONS = (
             "Workloads/listed": ("Query",),
             "Ledgers": ("GetItem",),
             "Catalog": _CATALOG,
+            "Timeline": _FAULTS,
         },
         sends=("kicks",),
     ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.core.checkpointing import Catalogue, Checkpoint
+from sluice.core.faults import Fault
 from sluice.core.happenings import Happening, rank
 from sluice.core.interruption import Notice
 from sluice.core.losses import Loss
@@ -269,6 +270,17 @@ class RecordedObservers:
 
     def wake(self, cluster: str) -> None:
         self.woken.append(cluster)
+
+
+@dataclass
+class MemoryFaults:
+    rows: dict[tuple[str, str], Fault] = field(default_factory=dict)
+
+    def note(self, fault: Fault) -> None:
+        self.rows[fault.function, fault.subject] = fault
+
+    def noted(self) -> list[Fault]:
+        return list(self.rows.values())
 
 
 @dataclass

@@ -104,8 +104,11 @@ class Stack:
     def client(self, service: str) -> Any:
         return self.session.client(service, endpoint_url=self.endpoints.aws)  # type: ignore[call-overload]
 
-    def sluice(self, *arguments: str, fails: bool = False) -> str:
-        """Run the command as a user would: its standard output, or its errors if it `fails`."""
+    def sluice(self, *arguments: str, fails: bool | None = False) -> str:
+        """Run the command as a user would: its standard output, or its errors if it `fails`.
+
+        With `fails` None its exit code does not matter.
+        """
         ran = subprocess.run(
             [Path(sys.executable).with_name("sluice"), *arguments],
             cwd=CLONE,
@@ -115,7 +118,7 @@ class Stack:
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-        assert bool(ran.returncode) == fails, f"{arguments}: {ran.stdout}{ran.stderr}"
+        assert fails in {None, bool(ran.returncode)}, f"{arguments}: {ran.stdout}{ran.stderr}"
         return ran.stderr if fails else ran.stdout
 
     def apply(self, *documents: Document) -> None:

@@ -86,6 +86,11 @@ def stripped(policy: Document, action: str) -> Document:
     return {**policy, "Statement": statements}
 
 
+def failed_checks(stack: Stack) -> set[str]:
+    lines = json.loads(stack.sluice("doctor", "-o", "json", fails=None))
+    return {line["check"] for line in lines if line["result"] == "fail"}
+
+
 def test_a_missing_rbac_verb_is_named_and_its_return_heals(impatient: Stack) -> None:
     stack = impatient
     queue, since = stack.queue("1"), time.time()
@@ -97,6 +102,12 @@ def test_a_missing_rbac_verb_is_named_and_its_return_heals(impatient: Stack) -> 
         )
         assert stack.phase(job) == "ADMITTED"
         assert stack.jobs(job) == []
+        until(
+            "the timeline has it",
+            lambda: 'cannot create resource "jobs"' in stack.sluice("events", job),
+        )
+        assert 'cannot create resource "jobs"' in stack.sluice("why", job)
+        assert "function act (batch-1)" in failed_checks(stack)
 
     stack.await_phase("SUCCEEDED", job)
     stack.await_released(queue)
@@ -112,6 +123,8 @@ def test_a_missing_iam_action_is_named_and_its_return_heals(impatient: Stack) ->
         )
         assert stack.phase(job) == "PENDING"
         assert stack.ledgers.read(queue).version == 0
+        assert "dynamodb:UpdateItem" in stack.sluice("why", job)
+        assert f"function admit ({queue})" in failed_checks(stack)
 
     stack.await_phase("SUCCEEDED", job)
     stack.await_released(queue)

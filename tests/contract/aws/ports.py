@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
+from sluice.adapters.dynamodb_faults import DynamoDBFaults
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_manifests import DynamoDBManifests
@@ -14,10 +15,21 @@ from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.s3_logs import S3Logs
-from sluice.ports import Catalog, Leases, Ledgers, LogArchive, Manifests, Nodes, Timeline, Workloads
+from sluice.ports import (
+    Catalog,
+    Faults,
+    Leases,
+    Ledgers,
+    LogArchive,
+    Manifests,
+    Nodes,
+    Timeline,
+    Workloads,
+)
 
 from tests.fakes import (
     MemoryCatalog,
+    MemoryFaults,
     MemoryLeases,
     MemoryLedgers,
     MemoryLogs,
@@ -50,6 +62,7 @@ class Ports:
     catalog: Catalog
     manifests: Manifests
     timeline: Timeline
+    faults: Faults
     nodes: Nodes
     leases: Leases
     logs: LogArchive
@@ -84,6 +97,7 @@ def in_memory() -> Ports:
         catalog,
         manifests,
         RecordedTimeline(),
+        MemoryFaults(),
         MemoryNodes(),
         MemoryLeases(),
         MemoryLogs(),
@@ -104,6 +118,7 @@ def on_aws(dynamodb: Any, s3: Any) -> Ports:
         DynamoDBCatalog(dynamodb, table["catalog"], table["ledgers"]),
         DynamoDBManifests(dynamodb, s3, table["manifests"], bucket),
         DynamoDBTimeline(dynamodb, table["timeline"]),
+        DynamoDBFaults(dynamodb, table["timeline"]),
         DynamoDBNodes(dynamodb, table["nodes"]),
         DynamoDBLeases(dynamodb, table["nodes"]),
         S3Logs(s3, bucket),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
 
 import pytest
+from sluice.core.faults import Fault
 from sluice.core.happenings import Happening
 from sluice.errors import ManifestUnavailable
 
@@ -44,6 +46,17 @@ def test_a_reference_is_fetched_if_its_digest_agrees(ports: Ports) -> None:
         ports.manifests.fetch(uri, "0" * 64)
     with pytest.raises(ManifestUnavailable, match="cannot read"):
         ports.manifests.fetch(f"{uri}.missing", digest)
+
+
+def test_the_newest_fault_of_a_function_takes_the_place_of_the_former(ports: Ports) -> None:
+    older = Fault("act", CLUSTER, "MISCONFIGURATION:MissingRight", "cannot create jobs", NOW)
+    newer = replace(older, message="cannot patch jobs", at=NOW + 1)
+    other = Fault("sweep", "", "MISCONFIGURATION:MissingRight", "Query: not authorized", NOW)
+
+    for fault in (older, other, newer):
+        ports.faults.note(fault)
+
+    assert sorted(ports.faults.noted(), key=lambda fault: fault.function) == [newer, other]
 
 
 def happening(at: int, what: str, message: str = "", generation: int = 0) -> Happening:

@@ -32,6 +32,7 @@ from tests.fakes import (
     FakeKubernetes,
     MemoryArchives,
     MemoryCatalog,
+    MemoryFaults,
     MemoryLedgers,
     MemoryLogs,
     MemoryLosses,
@@ -169,6 +170,7 @@ class ControlPlane:
         self.manifests, self.timeline = MemoryManifests(), RecordedTimeline()
         self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
         self.losses, self.archives = MemoryLosses(), MemoryArchives()
+        self.faults = MemoryFaults()
         pool = ThreadPoolExecutor(2)
         self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
         self.admit = Admit(
@@ -185,6 +187,7 @@ class ControlPlane:
             self.logs,
             self.nodes,
             self.losses,
+            self.faults,
             self.clock,
             self.admit,
             self.kubernetes,

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from sluice.core.faults import Fault
 
 from functions.api import handler
 from tests.unit.api.control_plane import ADMIN, CONTEXT, RED, ControlPlane, native
@@ -185,3 +186,69 @@ def test_doctor_names_what_is_missing() -> None:
     assert found["tenant"]["result"] == "warn"
     assert found["ClusterQueue"]["result"] == "fail"
     assert {line["result"] for line in ControlPlane().call("GET", "/doctor")[1]["items"]} == {"ok"}
+
+
+def a_fault(plane: ControlPlane, function: str, subject: str) -> Fault:
+    return Fault(
+        function,
+        subject,
+        "MISCONFIGURATION:MissingRight",
+        "UpdateItem: not authorized to perform: dynamodb:UpdateItem",
+        plane.clock.now(),
+    )
+
+
+def test_doctor_names_a_right_that_a_function_lacks_until_that_is_long_ago() -> None:
+    plane = ControlPlane()
+    plane.faults.note(a_fault(plane, "admit", "company"))
+
+    def failed() -> list[dict[str, str]]:
+        lines = plane.call("GET", "/doctor", ADMIN)[1]["items"]
+        return [line for line in lines if line["result"] == "fail"]
+
+    (line,) = failed()
+    assert line["check"] == "function admit (company)"
+    assert "dynamodb:UpdateItem" in line["message"]
+    assert line["advice"]
+
+    plane.clock.pass_ms(900_000)
+    assert failed() == []
+
+
+def test_why_names_the_right_that_keeps_admit_from_a_pending_workload() -> None:
+    plane = ControlPlane()
+    plane.send(native("first", 96))
+    job = plane.send(native("job", 96))
+    plane.clock.pass_ms(1_000)
+    plane.faults.note(a_fault(plane, "admit", "company"))
+
+    told = plane.call("GET", f"/workloads/{job}/why", ADMIN)[1]
+    tenants = plane.call("GET", f"/workloads/{job}/why", RED)[1]
+
+    assert "dynamodb:UpdateItem" in told["headline"]
+    assert told["reason"]["code"] == "MISCONFIGURATION:MissingRight"
+    assert told["reason"]["action"] == "ASK-ADMIN"
+    assert "dynamodb" not in str(tenants)  # the words may name what is not the tenant's business
+    assert "sluice doctor" in tenants["headline"]
+
+
+def test_why_forgets_a_fault_that_a_later_pass_has_outlived() -> None:
+    plane = ControlPlane()
+    plane.send(native("first", 96))
+    plane.faults.note(a_fault(plane, "admit", "company"))
+    job = plane.send(native("job", 96))
+
+    assert "right" not in plane.call("GET", f"/workloads/{job}/why", ADMIN)[1]["headline"]
+
+
+def test_why_names_the_right_that_keeps_observe_from_a_dispatched_workload() -> None:
+    plane = ControlPlane()
+    job = plane.send(native("job", 1))
+    plane.clock.pass_ms(1_000)
+    plane.faults.note(a_fault(plane, "observe", "cluster-of-somebody-else"))
+    assert "cannot" not in plane.call("GET", f"/workloads/{job}/why", ADMIN)[1]["headline"]
+
+    plane.faults.note(a_fault(plane, "observe", plane.workloads.rows[job].cluster))
+
+    told = plane.call("GET", f"/workloads/{job}/why", ADMIN)[1]
+    assert told["headline"].startswith("observe cannot do its work")

@@ -38,6 +38,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
         "relay": relaying,
     }.items():
         monkeypatch.setattr(bootstrap, name, lambda use=use: use)
+    monkeypatch.setattr(bootstrap, "noting", plane.noting)
     return plane
 
 

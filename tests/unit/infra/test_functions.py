@@ -81,6 +81,7 @@ def test_submit_may_create_records_count_those_who_wait_and_nothing_else(
         "Workloads/inbox": {"Query"},
         "Manifests": {"BatchWriteItem"},
         "Catalog": {"GetItem", "Query"},
+        "Timeline": {"BatchWriteItem"},
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sluice.core import workload as lifecycle
+from sluice.core.happenings import happenings
 from sluice.core.workload import Intent, IntentKind, State
 from sluice.errors import ClusterError, ClusterForbidden
 
@@ -71,6 +72,57 @@ def test_the_same_command_again_changes_nothing() -> None:
 
     assert plane.record() == before
     assert plane.kubernetes.started == ["w-w1-g0"]
+
+
+def test_a_right_that_we_lack_is_told_in_the_record_once_and_forgotten_with_the_claim() -> None:
+    plane, kubernetes = Plane(), Refusing()
+    kubernetes.error = ClusterForbidden('cannot create resource "jobs"', 403)
+    plane.put(admitted())
+
+    for _ in range(2):
+        with pytest.raises(ClusterForbidden):
+            plane.act(kubernetes)(CLUSTER, ["w1"])
+
+    record = plane.record()
+    told = {"code": "MISCONFIGURATION:MissingRight", "message": 'cannot create resource "jobs"'}
+    assert (record.state, record.reason) == (State.ADMITTED, told)
+    assert len(plane.workloads.changed) == 2  # the record itself, and one remark
+    lines = [*happenings(*plane.workloads.changed[-1], 1)]
+    assert [(line.what, line.message) for line in lines] == [("Hindered", told["message"])]
+
+    plane.act()(CLUSTER, ["w1"])
+
+    assert (plane.record().state, plane.record().reason) == (State.DISPATCHED, {})
+
+
+def test_what_is_refused_for_one_workload_is_done_for_its_neighbours() -> None:
+    class Partial(FakeKubernetes):
+        def create(self, document: dict[str, Any]) -> Any:
+            if document["metadata"]["name"] == "w-w1-g0":
+                raise ClusterForbidden('cannot create resource "jobs" in the namespace "red"', 403)
+            return super().create(document)
+
+    plane, kubernetes = Plane(), Partial()
+    plane.put(admitted())
+    plane.put(admitted("w2"))
+
+    with pytest.raises(ClusterForbidden):
+        plane.act(kubernetes)(CLUSTER, ["w1", "w2"])
+
+    assert plane.record("w1").state is State.ADMITTED
+    assert plane.record("w2").state is State.DISPATCHED
+
+
+def test_a_kind_that_the_cluster_does_not_know_ends_the_workload_with_the_reason() -> None:
+    plane, kubernetes = Plane(), Refusing()
+    kubernetes.error = ClusterError("404 page not found", 404)
+    plane.put(admitted())
+
+    plane.act(kubernetes)(CLUSTER, ["w1"])
+
+    intent = plane.record().intent
+    assert intent is not None
+    assert (intent.kind, intent.reason) == (IntentKind.FAIL, "MISCONFIGURATION:UnsupportedKind")
 
 
 def test_a_job_of_a_crashed_dispatcher_is_adopted() -> None:
@@ -147,7 +199,6 @@ def test_a_refusal_that_will_not_change_fails_the_workload_and_names_the_reason(
         ClusterError("does not answer"),
         ClusterError("slow down", 429),
         ClusterError("oh dear", 500),
-        ClusterForbidden('cannot create resource "jobs"', 403),
     ],
     ids=str,
 )

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
+from sluice.adapters.aws_refusals import refusal
 from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
+from sluice.adapters.dynamodb_faults import DynamoDBFaults
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_losses import DynamoDBLosses
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from sluice.usecases.api import Api
     from sluice.usecases.interrupt import Interrupt
     from sluice.usecases.migrate import Migrate
+    from sluice.usecases.note_faults import NoteFaults
     from sluice.usecases.observe import Observe
     from sluice.usecases.periodic import Periodic
     from sluice.usecases.relay import Relay
@@ -97,6 +100,18 @@ def manifests() -> DynamoDBManifests:
 @cache
 def timeline() -> DynamoDBTimeline:
     return DynamoDBTimeline(client("dynamodb"), _env("TIMELINE_TABLE"))
+
+
+@cache
+def faults() -> DynamoDBFaults:
+    return DynamoDBFaults(client("dynamodb"), _env("TIMELINE_TABLE"))
+
+
+@cache
+def noting() -> NoteFaults:
+    from sluice.usecases.note_faults import NoteFaults
+
+    return NoteFaults(faults(), clock(), refusal)
 
 
 @cache
@@ -282,6 +297,7 @@ def api() -> Api:
         timeline=timeline(),
         archive=logs(),
         nodes=nodes(),
+        faults=faults(),
         clock=clock(),
         admit=admit(),
         clusters=clusters(),

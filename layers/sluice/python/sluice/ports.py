@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from sluice.core.checkpointing import Checkpoint
+from sluice.core.faults import Fault
 from sluice.core.happenings import Happening
 from sluice.core.interruption import Notice
 from sluice.core.losses import Loss
@@ -201,6 +202,14 @@ class Timeline(Protocol):
     def of(self, workload_id: str) -> list[Mapping[str, Any]]:
         """`{at, generation, what, message, detail}`, oldest first."""
         ...
+
+
+class Faults(Protocol):
+    def note(self, fault: Fault) -> None:
+        """Keep it in place of the former one of the same function and subject."""
+        ...
+
+    def noted(self) -> list[Fault]: ...
 
 
 class Bus(Protocol):

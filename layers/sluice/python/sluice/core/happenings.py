@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.workload import IntentKind, State, Workload
+from sluice.core.workload import ON_CLUSTER, IntentKind, State, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     elif now.priority != before.priority:
         message = f"priority {before.priority} → {now.priority}"
         yield Happening(now, at, "Reprioritized", message)
+    elif now.state in ON_CLUSTER and now.reason.get("code") and now.reason != before.reason:
+        yield Happening(now, at, "Hindered", now.reason["message"], {"reason": now.reason["code"]})
     moving = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
     if now.gone and not (before is not None and before.gone) and not moving:
         # The record of a move tells the same as SourceFenced, and to the millisecond.

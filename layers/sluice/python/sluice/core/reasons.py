@@ -67,6 +67,8 @@ class Reason(StrEnum):
     CANCELLED_BY_USER = "CANCELLED:User"
     LEDGER_THROTTLED = "PLATFORM:LedgerThrottled"
     DLQ = "PLATFORM:DLQ"
+    MISSING_RIGHT = "MISCONFIGURATION:MissingRight"
+    UNSUPPORTED_KIND = "MISCONFIGURATION:UnsupportedKind"
 
     @property
     def action(self) -> Action:
@@ -184,5 +186,13 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "The cluster's API server does not answer.",
     ),
     Reason.LEDGER_THROTTLED: (Action.PLATFORM_FAULT, "The ledger's table is being throttled."),
+    Reason.MISSING_RIGHT: (
+        Action.ASK_ADMIN,
+        "A function of Sluice lacks a right, in IAM or in a cluster; `sluice doctor` names it.",
+    ),
+    Reason.UNSUPPORTED_KIND: (
+        Action.ASK_ADMIN,
+        "The cluster does not know this kind of object; its controller is not installed there.",
+    ),
     Reason.DLQ: (Action.PLATFORM_FAULT, "A message about it ended in a dead-letter queue."),
 }

@@ -258,13 +258,20 @@ def claim(workload: Workload, uid: str, now: int) -> Change:
         workload,
         Guard((State.ADMITTED,), workload.generation),
         {"state": State.DISPATCHED, "uid": uid, "dispatched_at": now},
+        ("reason",),
     )
+
+
+def hinder(workload: Workload, code: str, message: str) -> Change:
+    """Say in the record why its cluster was not made to match it; changes nothing else."""
+    guard = Guard((State.ADMITTED, State.DISPATCHED, State.RECLAIMING), workload.generation)
+    return Change(workload, guard, {"reason": {"code": code, "message": message}})
 
 
 def start(workload: Workload, now: int) -> Change:
     """All pods are ready for the first time."""
     guard = Guard((State.DISPATCHED,), workload.generation, workload.uid, absent=("started_at",))
-    return Change(workload, guard, {"started_at": now})
+    return Change(workload, guard, {"started_at": now}, ("reason",))
 
 
 def finish(workload: Workload, result: Mapping[str, Any], now: int) -> Change:
@@ -273,7 +280,7 @@ def finish(workload: Workload, result: Mapping[str, Any], now: int) -> Change:
         workload,
         Guard((State.DISPATCHED, State.RECLAIMING), workload.generation, workload.uid),
         {"state": State.FINISHED, "finished_at": now, "result": dict(result)},
-        ("intent", "gone"),
+        ("intent", "gone", "reason"),
         {"runs": run(workload, "succeeded" if result.get("succeeded") else "failed", now)},
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from sluice.core.rendering import Placement, Run, render
 from sluice.core.replacement import avoiding
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
+    Change,
     Intent,
     IntentKind,
     PodSetAssignment,
@@ -42,6 +43,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 PARALLEL = 8
 PERMANENT = {400, 403, 404, 405, 413, 422}
+NOT_FOUND, NO_SUCH_KIND = 404, "page not found"  # other 404s name a missing namespace
 
 
 @dataclass(frozen=True)
@@ -60,22 +62,30 @@ class Act:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
-        """Raises ClusterError for a cluster that does not answer: the message will come again."""
+        """Does for each workload what can be done, then raises the first ClusterError, if any.
+
+        The message comes again. A right that we lack is told in the record of its workload.
+        """
         records = [w for w in self.workloads.get_many(ids) if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
         moving = [w for w in records if moves(w)]
         moved = self.workloads.get_many(self.migrate(cluster, moving))
         wanted = [w for w in (*records, *moved) if w.state in (State.ADMITTED, State.DISPATCHED)]
         unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
-        if wanted:
-            self.dispatch(cluster_name, cluster, wanted)
+        troubles = self.dispatch(cluster_name, cluster, wanted) if wanted else []
         if wanted or moving:
             self.observers.wake(cluster_name)
         if unwanted:
             stopped = self.each(lambda w: stop(cluster, w, self.clock.now()), unwanted)
-            self.workloads.apply([change for change in stopped if change])
+            self.workloads.apply([change for change in stopped if isinstance(change, Change)])
+            troubles += failures(unwanted, stopped)
+        if troubles:
+            self.workloads.apply(list(hindrances(troubles)))
+            raise troubles[0][1]
 
-    def dispatch(self, name: str, cluster: Cluster, wanted: Sequence[Workload]) -> None:
+    def dispatch(
+        self, name: str, cluster: Cluster, wanted: Sequence[Workload]
+    ) -> list[tuple[Workload, ClusterError]]:
         """Create suspended, claim, only then un-suspend, with the claimed UID as precondition."""
         fresh = (w for w in wanted if w.state is State.ADMITTED)
         manifests = self.manifests.get_many(w.manifest_key for w in fresh)
@@ -94,11 +104,7 @@ class Act:
             for w, job in zip(wanted, jobs, strict=True)
             if isinstance(job, Intent)
         ]
-        made = [
-            (w, job)
-            for w, job in zip(wanted, jobs, strict=True)
-            if job is not None and not isinstance(job, Intent)
-        ]
+        made = [(w, job) for w, job in zip(wanted, jobs, strict=True) if isinstance(job, dict)]
         now = self.clock.now()
         claims = [
             lifecycle.claim(w, job["metadata"]["uid"], now)
@@ -114,13 +120,36 @@ class Act:
         # Whoever won the other claims: the record, read again, says which Job may run.
         others = self.workloads.get_many(w.id for w, _ in made if w.id not in current)
         current |= {w.id: w for w in others}
-        self.each(
-            lambda pair: start(cluster, current[pair[0].id], pair[1]),
-            [pair for pair in made if pair[0].id in current],
-        )
+        claimed = [(current[w.id], job) for w, job in made if w.id in current]
+        started = self.each(lambda pair: start(cluster, *pair), claimed)
+        return [*failures(wanted, jobs), *failures([w for w, _ in claimed], started)]
 
-    def each(self, do: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        return list(self.pool.map(do, items))
+    def each(self, do: Callable[[T], R], items: Sequence[T]) -> list[R | ClusterError]:
+        """One's trouble does not hold up the others: it is what comes back for it."""
+
+        def attempt(item: T) -> R | ClusterError:
+            try:
+                return do(item)
+            except ClusterError as error:
+                return error
+
+        return list(self.pool.map(attempt, items))
+
+
+def failures(
+    workloads: Iterable[Workload], results: Iterable[object]
+) -> Iterator[tuple[Workload, ClusterError]]:
+    for workload, result in zip(workloads, results, strict=True):
+        if isinstance(result, ClusterError):
+            yield workload, result
+
+
+def hindrances(troubles: Iterable[tuple[Workload, ClusterError]]) -> Iterator[Change]:
+    """What people are to know of; other troubles pass by themselves."""
+    for workload, error in troubles:
+        told = workload.reason.get("message") == str(error)
+        if isinstance(error, ClusterForbidden) and not told:
+            yield lifecycle.hinder(workload, Reason.MISSING_RIGHT, str(error))
 
 
 def create(
@@ -138,6 +167,9 @@ def create(
     except ClusterForbidden:
         raise  # our own permissions are wrong, not the workload: it waits until they are right
     except ClusterError as error:
+        if error.status == NOT_FOUND and NO_SUCH_KIND in str(error):
+            message = f"{workload.cluster} knows no {workload.kind}s: their controller is missing"
+            return Intent(IntentKind.FAIL, Reason.UNSUPPORTED_KIND, message)
         if error.status in PERMANENT:
             return Intent(
                 IntentKind.FAIL, Reason.POLICY_DENIED, f"{workload.cluster} refuses it: {error}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.core.reasons import Reason
 from sluice.usecases.configuration import configured
 from sluice.usecases.views import Json
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 SILENT_MS = 180_000
+ADVICE: Mapping[str, str] = {
+    Reason.MISSING_RIGHT: (
+        "deploy again; for rights in a cluster apply the manifest that the output Apply of its "
+        "stack sluice-cluster-access-… names"
+    ),
+    Reason.CLUSTER_UNREACHABLE: "see the cluster's endpoint, its network and its access entries",
+}
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,23 @@ class Checkup:
 
     def __call__(self, caller: Authority) -> Json:
         snapshot = self.query.catalog.snapshot()
-        return {"items": [*_identity(caller), *_configuration(snapshot), *self._observed(snapshot)]}
+        faults = self._faults() if caller.admin else ()
+        return {
+            "items": [
+                *_identity(caller),
+                *_configuration(snapshot),
+                *self._observed(snapshot),
+                *faults,
+            ]
+        }
+
+    def _faults(self) -> Iterator[Json]:
+        now = self.query.clock.now()
+        for fault in self.query.faults.noted():
+            if fault.recent(now):
+                where = f"function {fault.function}" + (f" ({fault.subject})" * bool(fault.subject))
+                message = f"{(now - fault.at) // 1_000} s ago: {fault.message}"
+                yield _line(where, FAIL, message, ADVICE.get(fault.code, ""))
 
     def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
         now = self.query.clock.now()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.quantity import format_quantity
 from sluice.core.quota import QuotaTree
+from sluice.core.reasons import Reason
 from sluice.core.reservations import held_by
 from sluice.core.workload import TERMINAL, State, Workload, pending_key, phase
 from sluice.usecases.configuration import configured
@@ -78,14 +79,42 @@ class Explain:
             "attempts": [] if workload.state in TERMINAL else view.get("runs", []),
         }
         if workload.state is not State.PENDING:
-            return answer | {"headline": settled(workload)}
+            return answer | {"headline": settled(workload)} | self._hindered(caller, workload)
         snapshot = self.query.catalog.snapshot()
         queues = configured(snapshot).queues
         if workload.cq not in queues.cluster_queues:
             code = "MISCONFIGURATION:UnknownQueue"
             message = f"ClusterQueue {workload.cq} does not exist any more"
             return answer | {"headline": message, "reason": reason(code, message)}
-        return answer | self._waiting(caller, workload, answer["reason"], snapshot)
+        waiting = self._waiting(caller, workload, answer["reason"], snapshot)
+        return answer | waiting | self._hindered(caller, workload)
+
+    def _hindered(self, caller: Authority, workload: Workload) -> Json:
+        """Headline and reason, if a function that has to do with the workload cannot work."""
+        if workload.state in TERMINAL or workload.reason.get("code") == Reason.MISSING_RIGHT:
+            return {}
+        now = self.query.clock.now()
+        healthy = self._healthy_at(workload)
+        for fault in self.query.faults.noted():
+            since = healthy.get((fault.function, fault.subject), now)
+            if fault.at > since and fault.recent(now):
+                # Its words name other tenants' namespaces, too.
+                words = fault.message if caller.admin else Reason(fault.code).sentence
+                message = f"{fault.function} cannot do its work: {words}"
+                return {"headline": message, "reason": reason(fault.code, message)}
+        return {}
+
+    def _healthy_at(self, workload: Workload) -> Mapping[tuple[str, str], int]:
+        """When each (function, subject) that a workload depends on was last known to work."""
+        if workload.state is State.PENDING:
+            newest = self.query.ledgers.newest_pass(workload.root)
+            return {("admit", workload.root): int(newest.get("at", 0))}
+        inventory = self.query.nodes.of(workload.cluster)
+        seen = max((int(node.get("seen_at", 0)) for node in inventory), default=0)
+        functions = {("observe", workload.cluster): seen}
+        if not workload.started_at:
+            functions["act", workload.cluster] = workload.admitted_at
+        return functions
 
     def _waiting(
         self, caller: Authority, workload: Workload, why: Json | None, snapshot: CatalogSnapshot
@@ -152,6 +181,8 @@ def settled(workload: Workload) -> str:
     fields = "; ".join(f"{error['field']}: {error['message']}" for error in workload.errors)
     intent = workload.intent.message if workload.intent else ""
     now = phase(workload)
+    if workload.reason.get("code") == Reason.MISSING_RIGHT:
+        return f"It is {now}, but a right is missing: {said}"
     sentences = {
         "ADMITTED": f"It has its quota; cluster {workload.cluster} is being told to start it.",
         "STARTING": f"It has its quota; its pods are starting on {workload.cluster}{end}.",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         CatalogSnapshot,
         Clock,
         Clusters,
+        Faults,
         Ledgers,
         LogArchive,
         Losses,
@@ -95,6 +96,7 @@ class Query:
     archive: LogArchive
     nodes: Nodes
     losses: Losses
+    faults: Faults
     clock: Clock
     admit: Admit
     clusters: Clusters | None = None

@@ -39,10 +39,11 @@ class Failure:
     """A message whose record could not be written; SQS brings it again."""
 
     message_id: str
-    error: str
+    error: Exception
 
     def fields(self) -> dict[str, str]:
-        return {"message_id": self.message_id, "cause": self.error}
+        cause = f"{type(self.error).__name__}: {self.error}"
+        return {"message_id": self.message_id, "cause": cause}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Submit:
                 workload = conflicting(workload, message)
                 self.workloads.create(workload)
         except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
-            return Failure(message.id, f"{type(error).__name__}: {error}")
+            return Failure(message.id, error)
         return workload.state
 
 
