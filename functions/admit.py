@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from sluice import bootstrap
-from sluice.errors import SluiceError
+from sluice.errors import KeptConflicting
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -29,9 +29,10 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
         try:
             with bootstrap.noting()("admit", root):
                 outcome = bootstrap.admit()(root)
-        except SluiceError as error:
+        except KeptConflicting as error:
+            # A fresh kick, because this one would block its root until it is visible again.
             logger.warning("pass given up", extra={"root": root, "error": str(error)})
-            failed += messages
+            bootstrap.kicks().kick([root])
             continue
         except Exception:  # one root's trouble must not hold up the others
             logger.exception("pass failed", extra={"root": root})

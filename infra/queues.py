@@ -12,25 +12,26 @@ from sluice.configuration import Submissions
 
 @dataclass(frozen=True, kw_only=True)
 class QueueShape:
-    """One queue; `visibility_seconds` is at least six times its function's timeout, but see there.
+    """One queue; `visibility_seconds` is at least three of its function's timeouts, but see there.
 
-    `receives` is how often a message is tried: below 5, throttling alone would send good messages
-    to the dead-letter queue.
+    That is how long work waits whose worker was killed. AWS advises six times, so that throttling
+    does not use up the tries; here a message may be tried twice as often instead, which is harmless
+    for all of them (docs/decisions/0009-visibility.md).
     """
 
     name: str
     visibility_seconds: int
-    receives: int = 5
+    receives: int = 10
     fifo: bool = False
 
 
 QUEUES = (
-    QueueShape(name="submissions", visibility_seconds=180),
-    QueueShape(name="events", visibility_seconds=180),
-    QueueShape(name="kicks", visibility_seconds=120, fifo=True),
-    QueueShape(name="commands", visibility_seconds=360, receives=10),
+    QueueShape(name="submissions", visibility_seconds=90),
+    QueueShape(name="events", visibility_seconds=90),
+    QueueShape(name="kicks", visibility_seconds=60, fifo=True),
+    QueueShape(name="commands", visibility_seconds=180, receives=20),
     # A spot notice lasts two minutes: a quick second try beats the advice of six timeouts.
-    QueueShape(name="interruptions", visibility_seconds=30),
+    QueueShape(name="interruptions", visibility_seconds=30, receives=5),
 )
 # Where deliveries end that have no queue of their own to wait in.
 LAST_RESORTS = ("failures", "undelivered")

@@ -87,7 +87,7 @@ def stripped(policy: Document, action: str) -> Document:
 
 
 def failed_checks(stack: Stack) -> set[str]:
-    lines = json.loads(stack.sluice("doctor", "-o", "json", fails=None))
+    lines = json.loads(stack.sluice("doctor", "-o", "json", fails=None))["items"]
     return {line["check"] for line in lines if line["result"] == "fail"}
 
 

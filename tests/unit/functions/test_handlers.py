@@ -94,18 +94,31 @@ def test_admit_runs_one_cycle_for_all_kicks_of_a_root(plane: Plane, context: Con
     assert len(list(plane.ledgers.batches(ROOT))) == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "level"),
-    [(KeptConflicting("lost every race"), "WARNING"), (RuntimeError("a bug"), "ERROR")],
-    ids=["lost races", "a bug"],
-)
+def test_a_pass_that_lost_every_race_is_kicked_anew_instead_of_blocking_its_root(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use = plane.admit()
+
+    def losing(root: str) -> Any:
+        if root == "busy":
+            raise KeptConflicting("lost every race")
+        return use(root)
+
+    monkeypatch.setattr(bootstrap, "admit", lambda: losing)
+    monkeypatch.setattr(bootstrap, "kicks", lambda: plane.kicks)
+    kicks = sqs({}, {}, {}, queue="kicks.fifo")
+    for record, root in zip(kicks["Records"], ("busy", ROOT, "busy"), strict=True):
+        record["attributes"]["MessageGroupId"] = root
+
+    assert failures(admit.handler(kicks, context)) == []
+    assert plane.kicks.roots == ["busy"]
+
+
 def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
     plane: Plane,
     context: Context,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    error: Exception,
-    level: str,
 ) -> None:
     kicks = sqs({}, {}, {}, queue="kicks.fifo")
     for record, root in zip(kicks["Records"], ("bad", ROOT, "bad"), strict=True):
@@ -115,7 +128,7 @@ def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
 
     def sometimes(root: str) -> Any:
         if root == "bad":
-            raise error
+            raise RuntimeError("a bug")
         return use(root)
 
     monkeypatch.setattr(bootstrap, "admit", lambda: sometimes)
@@ -123,7 +136,7 @@ def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
     assert failures(admit.handler(kicks, context)) == ["m0", "m2"]
     assert plane.record().state is State.ADMITTED
     assert [(record.levelname, record.__dict__["root"]) for record in caplog.records] == [
-        (level, "bad")
+        ("ERROR", "bad")
     ]
 
 

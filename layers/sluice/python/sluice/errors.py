@@ -4,7 +4,7 @@ SluiceError
 ├── ClusterError            a cluster did not do what it was asked; try again later
 │   └── ClusterForbidden    … because RBAC or the token refuses it; names verb and resource
 ├── ManifestUnavailable     a referenced manifest cannot be read or has another digest
-├── KeptConflicting         a pass lost every race; its kick goes back to the queue
+├── KeptConflicting         a pass lost every race; a fresh kick takes the place of its own
 └── NotConfigured           a setting or catalog object is missing
 """
 
@@ -33,7 +33,7 @@ class ManifestUnavailable(SluiceError):
 
 
 class KeptConflicting(SluiceError):
-    """An admission pass lost every race; the kick returns to its queue."""
+    """An admission pass lost every race; another kick has to follow."""
 
 
 class NotConfigured(SluiceError):

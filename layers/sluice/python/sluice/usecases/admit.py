@@ -82,7 +82,7 @@ class Admit:
     def __call__(self, root: str) -> Outcome:
         """Cycles until nothing more changes or the time is up (then kicks itself again).
 
-        Raises KeptConflicting when every race is lost, so that the kick returns to its queue.
+        Raises KeptConflicting when every race is lost, so that another kick follows.
         """
         started, heads = self.clock.now(), self.heads
         self.let_in(root)
