@@ -20,6 +20,8 @@ from local.errors import ApplyError
 
 Json = dict[str, Any]
 MANAGER = "sluice-local"
+# In C where there is one: Python would take seconds for a definition of a megabyte.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 CONDITION_SECONDS = 60.0
 SETTLE_SECONDS = 10.0  # how long a fresh custom resource definition may take to be served
 
@@ -100,7 +102,7 @@ def read_manifests(path: Path, values: dict[str, str]) -> list[Json]:
         text = file.read_text()
         for name, value in values.items():
             text = text.replace(f"${{{name}}}", value)
-        documents += [document for document in yaml.safe_load_all(text) if document]
+        documents += [document for document in yaml.load_all(text, LOADER) if document]
     return documents
 
 

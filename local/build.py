@@ -1,4 +1,4 @@
-"""Builds the real cluster from Go modules: etcd, Kubernetes with its kubelet, Karpenter for AWS.
+"""Builds the real cluster from Go modules: etcd, Kubernetes, JobSet, Karpenter for AWS.
 
     python -m local.build [NAME …]      # all but the kubelet, or those named
 
@@ -25,7 +25,7 @@ from local.errors import PreparationError
 from local.settings import default_cache
 from local.toolchain import Progress, locked, tool_folders
 
-KUBERNETES, ETCD, KARPENTER = "v1.36.3", "v3.6.8", "v1.14.0"
+KUBERNETES, ETCD, KARPENTER, JOBSET = "v1.36.3", "v3.6.8", "v1.14.0", "v0.10.1"
 KARPENTER_MODULE = "github.com/aws/karpenter-provider-aws"
 
 
@@ -47,6 +47,7 @@ class Module:
     programs: dict[str, str]  # name -> package of its main function
     change: Change | None = None
     label: str = ""  # tells programs with the change from those without
+    objects: tuple[str, ...] = ()  # patterns of files for the API server, see `definitions`
 
 
 # Karpenter has no setting for the address of its metrics and health, and takes all interfaces.
@@ -71,9 +72,17 @@ MODULES = (
         {"karpenter": f"{KARPENTER_MODULE}/cmd/controller"},
         change=LOOPBACK_ONLY,
         label="-loopback",
+        objects=("pkg/apis/crds/*.yaml",),
+    ),
+    Module(
+        "sigs.k8s.io/jobset",
+        JOBSET,
+        {"jobset": "sigs.k8s.io/jobset"},
+        objects=("config/components/crd/bases/*.yaml", "config/components/rbac/role.yaml"),
     ),
 )
 VERSIONS = {name: module.version + module.label for module in MODULES for name in module.programs}
+WITH_OBJECTS = {name: m.version for m in MODULES if m.objects for name in m.programs}
 CONTROL_PLANE = tuple(name for name in VERSIONS if name != "kubelet")
 
 GIGABYTE = 1_000_000_000
@@ -85,15 +94,18 @@ def binary(cache: Path, name: str) -> Path:
     return cache / "bin" / f"{name}-{VERSIONS[name]}"
 
 
-def karpenter_crds(cache: Path) -> Path:
-    return cache / f"crds-karpenter-{KARPENTER}"
+def definitions(cache: Path, name: str) -> Path:
+    """The folder of what a program's own release has the API server know."""
+    return cache / f"crds-{name}-{WITH_OBJECTS[name]}"
 
 
 def missing(cache: Path, names: Iterable[str]) -> list[str]:
-    absent = [name for name in names if not binary(cache, name).exists()]
-    if "karpenter" in names and "karpenter" not in absent and not karpenter_crds(cache).exists():
-        absent.append("karpenter")
-    return absent
+    return [
+        name
+        for name in names
+        if not binary(cache, name).exists()
+        or (name in WITH_OBJECTS and not definitions(cache, name).exists())
+    ]
 
 
 def build(cache: Path, progress: Progress, names: Iterable[str] = CONTROL_PLANE) -> None:
@@ -125,7 +137,7 @@ class Builder:
         began = time.monotonic()
         self.progress(
             f"building {', '.join(names)} from source, once for this machine "
-            "(all of it takes two cores about 7 minutes, and 2 GB of downloads)"
+            "(all of it takes two cores about 8 minutes, and 2 GB of downloads)"
         )
         modules = [module for module in MODULES if module.programs.keys() & set(names)]
         # The linker has one thread; with cores to spare the modules are built side by side.
@@ -178,8 +190,8 @@ class Builder:
             partial.rename(target)
             size = target.stat().st_size / 1e6
             self.progress(f"{target.name}: {size:.0f} MB in {time.monotonic() - began:.0f} s")
-        if "karpenter" in module.programs:
-            self.copy_crds(go, module, folder)
+        if module.objects:
+            self.copy_objects(go, module, folder)
 
     def write_module(self, go: Path, module: Module, folder: Path) -> None:
         """A module that only depends on `module`.
@@ -224,22 +236,19 @@ class Builder:
         file.write_text(text.replace(change.old, change.new))
         return f"replace {change.module} => ./changed\n"
 
-    def copy_crds(self, go: Path, module: Module, folder: Path) -> None:
-        target = karpenter_crds(self.cache)
-        if target.exists():
-            return
-        source = (
-            Path(self.download(go, module.path, module.version, folder)["Dir"])
-            / "pkg"
-            / "apis"
-            / "crds"
-        )
-        partial = target.with_name(f"{target.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        for definition in source.glob("*.yaml"):
-            shutil.copyfile(definition, partial / definition.name)
-        partial.rename(target)
+    def copy_objects(self, go: Path, module: Module, folder: Path) -> None:
+        source = Path(self.download(go, module.path, module.version, folder)["Dir"])
+        for name in module.programs:
+            target = definitions(self.cache, name)
+            if target.exists():
+                continue
+            partial = target.with_name(f"{target.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            for pattern in module.objects:
+                for file in source.glob(pattern):
+                    shutil.copyfile(file, partial / file.name)
+            partial.rename(target)
 
     def download(self, go: Path, path: str, version: str, folder: Path) -> dict[str, Any]:
         """What Go says about the module in its cache: `Dir`, `GoMod` and more."""

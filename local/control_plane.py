@@ -54,9 +54,11 @@ def authority_data(layout: Layout) -> str:
 
 
 def write_credentials(
-    layout: Layout, endpoints: Endpoints, ports: dict[str, int], token: str
+    layout: Layout, endpoints: Endpoints, ports: dict[str, int], token: str, *accounts: str
 ) -> None:
-    (layout.certs / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n")
+    """Write how clients prove who they are; `accounts` are further lines of the token file."""
+    lines = [f"{token},admin,admin,system:masters", *accounts]
+    (layout.certs / "tokens.csv").write_text("\n".join(lines) + "\n")
     (layout.certs / "webhook.json").write_text(webhook_config(ports["webhook"]))
     layout.kubeconfig.write_text(kubeconfig(endpoints, "admin", token))
     for path in (layout.certs / "tokens.csv", layout.kubeconfig):

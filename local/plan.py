@@ -6,9 +6,9 @@ import secrets
 import urllib.request
 from pathlib import Path
 
-from local import aws, control_plane
+from local import aws, control_plane, jobset
 from local.apply import ApiServer, apply_all, read_manifests
-from local.build import karpenter_crds
+from local.build import definitions
 from local.certificates import make_certificates
 from local.endpoints import Endpoints
 from local.interruption_queue import make_queue
@@ -19,7 +19,7 @@ from local.toolchain import environment, tool_folders
 
 PORTS = (
     "aws", "ec2", "webhook", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager",
-    "kube-scheduler", "karpenter", "karpenter-metrics",
+    "kube-scheduler", "karpenter", "karpenter-metrics", "jobset", "jobset-webhook",
 )  # fmt: skip
 # A key of its own: the CDK CLI remembers which account belongs to which key.
 ACCESS_KEY = "AKIASLUICELOCAL00001"
@@ -57,27 +57,29 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         path=os.pathsep.join(path),
     )
     token = secret(layout.certs / "admin-token")
-    control_plane.write_credentials(layout, endpoints, ports, token)
+    jobset_token = secret(layout.certs / "jobset-token")
+    control_plane.write_credentials(layout, endpoints, ports, token, jobset.account(jobset_token))
     ministack = environment(settings.cache, "ministack", quiet) / "bin" / "python"
     parts = [
         aws.ministack(settings, endpoints, ports, ministack),
         aws.ec2(settings, endpoints, ports),
         aws.webhook(endpoints, ports),
         *control_plane.control_plane(settings, endpoints, ports),
+        jobset.part(settings, endpoints, ports, jobset_token),
     ]
     if (CLONE / "local" / "node" / "__main__.py").exists():
         parts.append(aws.nodes(settings, endpoints))
     if settings.nodes != "kubelet":  # beside each of those runs the agent that EKS would run
         parts.append(aws.agent(endpoints))
-    return endpoints, parts, steps(settings, endpoints)
+    return endpoints, parts, steps(settings, endpoints, ports)
 
 
-def steps(settings: Settings, endpoints: Endpoints) -> list[Step]:
+def steps(settings: Settings, endpoints: Endpoints, ports: dict[str, int]) -> list[Step]:
     layout = Layout(settings.state)
 
     def crds() -> None:
         server = ApiServer(layout.kubeconfig)
-        apply_all(server, read_manifests(karpenter_crds(settings.cache), {}))
+        apply_all(server, read_manifests(definitions(settings.cache, "karpenter"), {}))
 
     def node_class() -> None:
         values = {
@@ -96,12 +98,16 @@ def steps(settings: Settings, endpoints: Endpoints) -> list[Step]:
                 server.await_condition(manifest, "Ready")
         apply_all(server, read_manifests(MANIFESTS / "after-karpenter", {}))
 
+    def jobset_objects() -> None:
+        jobset.apply_objects(settings, endpoints, ports)
+
     def queue() -> None:
         make_queue(endpoints, settings.interruption_queue or "")
 
     return [
         *([Step("queue", queue, after=("aws",))] if settings.interruption_queue else []),
         Step("crds", crds, after=("kube-apiserver",)),
+        Step(jobset.OBJECTS, jobset_objects, after=("kube-apiserver",)),
         Step("node class", node_class, after=("crds", "ec2")),
         Step("node pools", node_pools, after=("node class", "karpenter")),
     ]
