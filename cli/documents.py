@@ -17,6 +17,7 @@ from cli.errors import RefusedError
 Json = dict[str, Any]
 
 SUFFIXES = {".yaml", ".yml", ".json"}
+MOST_BYTES = 2 << 20  # of one document; what a few aliases of YAML unfold to has no bound
 KEY_ANNOTATION = "sluice.dev/idempotency-key"
 NATIVE = "Workload"
 
@@ -83,29 +84,50 @@ def _mapping(value: Any, field: str, source: Source) -> Json:
 
 
 def _documents(path: str) -> Iterator[Source]:
-    if path == "-":
-        yield from _parse(sys.stdin.read(), "stdin")
-        return
     location = Path(path)
-    if location.is_dir():
+    files = [location]
+    if path != "-" and location.is_dir():
         files = sorted(f for f in location.iterdir() if f.suffix in SUFFIXES)
-        for file in files:
-            yield from _parse(file.read_text(encoding="utf-8"), str(file))
-        return
+    for file in files:
+        place = "stdin" if path == "-" else str(file)
+        try:
+            raw = sys.stdin.buffer.read() if path == "-" else file.read_bytes()
+            yield from _parse(raw.decode("utf-8"), place)
+        except OSError as error:
+            raise click.BadParameter(f"{place}: {error.strerror}", param_hint="-f") from error
+        except UnicodeDecodeError as error:
+            raise RefusedError(f"{place} is no text in UTF-8") from error
+        except RecursionError as error:
+            raise RefusedError(f"{place} is nested too deeply to be a document") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> Json:
+    """A JSON object. Raises ValueError for a key that occurs twice: json would keep the last."""
+    found: Json = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} occurs twice; remove one")
+        found[key] = value
+    return found
+
+
+def _require_json(document: Json, place: str) -> None:
+    """Raises RefusedError for what YAML can say and a message cannot."""
+    size = 0
     try:
-        text = location.read_text(encoding="utf-8")
-    except OSError as error:
-        raise click.BadParameter(f"{path}: {error.strerror}", param_hint="-f") from error
-    except UnicodeDecodeError as error:
-        raise RefusedError(f"{path} is no text in UTF-8") from error
-    yield from _parse(text, path)
+        for part in json.JSONEncoder(allow_nan=False).iterencode(document):
+            size += len(part)
+            if size > MOST_BYTES:
+                raise RefusedError(f"{place} is more than {MOST_BYTES >> 20} MiB as JSON")
+    except (TypeError, ValueError) as error:
+        raise RefusedError(f"{place} holds a value that JSON does not have: {error}") from error
 
 
 def _parse(text: str, place: str) -> Iterator[Source]:
     """Every document of a text; `kind: List` and JSON arrays count as their items."""
     if place.endswith(".json"):
         try:
-            parsed = [json.loads(text)]
+            parsed = [json.loads(text, object_pairs_hook=_once)]
         except ValueError as error:
             raise RefusedError(f"{place} is no JSON: {error}") from error
     else:
@@ -131,6 +153,7 @@ def _items(item: Any, place: str) -> Iterator[Source]:
         for number, inner in enumerate(item, start=1):
             yield from _items(inner, f"{place}, item {number}")
     elif isinstance(item, dict):
+        _require_json(item, place)
         yield Source(place, item)
     else:
         raise RefusedError(f"{place} holds {type(item).__name__}, not a document")

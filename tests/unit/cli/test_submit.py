@@ -255,3 +255,41 @@ def test_messages_that_sqs_did_not_take_are_sent_again_and_only_those() -> None:
 
     assert sorted(sqs.taken) == ["x", "xx", "xxx", "xxxx"]
     assert sqs.groups == {"red"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("binary.yaml", b"\xff\xfe", "no text in UTF-8"),
+        ("tabs.yaml", b"a:\n\t- b\n", "line 2, column 1"),
+        ("bytes.yaml", b"metadata: {name: !!binary aGVsbG8=}", "JSON does not have"),
+        ("nan.yaml", b"spec: {resources: {cpu: .nan}}", "JSON does not have"),
+        ("deep.json", b"[" * 100_000, "nested too deeply"),
+        ("deep.yaml", b"[" * 5_000 + b"]" * 5_000, "nested too deeply"),
+        ("twice.json", b'{"kind": "Job", "kind": "Job"}', "occurs twice"),
+        (
+            "bomb.yaml",
+            b"a0: &a0 [1]\n"
+            + b"".join(
+                b"a%d: &a%d [%s]\n" % (n, n, b",".join([b"*a%d" % (n - 1)] * 9))
+                for n in range(1, 10)
+            ),
+            "2 MiB",
+        ),
+        ("empty.yaml", b"# nothing\n---\n", "no document"),
+        ("text.yaml", b"just words", "holds str"),
+    ],
+)
+def test_what_is_no_document_is_refused_in_one_line_wherever_it_comes_from(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    terminal = Terminal()
+
+    for place in (str(tmp_path / name), str(tmp_path)):
+        result = terminal("submit", "-f", place)
+
+        assert result.exit_code == 5
+        assert said in result.stderr
+        assert result.stderr.count("\n") == 1
+    assert terminal.plane.workloads.rows == {}

@@ -105,8 +105,9 @@ def pod_requests(pod: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[s
 
 
 def _pod_set(name: str, jobs_: int, job: dict[str, Any], flaws: list[Flaw], path: str) -> PodSet:
+    known = len(flaws)
     requests = pod_requests(job["template"]["spec"], flaws, f"{path}.template.spec")
-    if not requests:
+    if not requests and len(flaws) == known:  # a wrong amount is not a missing one
         text = 'is missing; say what a pod needs, for example {"cpu": "1", "memory": "2Gi"}'
         field = f"{path}.template.spec.containers[0].resources.requests"
         flaws.append(Flaw("", field, text))
