@@ -135,7 +135,14 @@ def status(output: str) -> None:
 @local.command()
 @click.argument("part")
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
-@click.option("-n", "--lines", default=50, show_default=True, help="Lines from the end.")
+@click.option(
+    "-n",
+    "--lines",
+    default=50,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Lines from the end.",
+)
 @explained
 def logs(part: str, follow: bool, lines: int) -> None:
     """Print the log of one part, or of `supervisor` or `cdk`."""

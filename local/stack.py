@@ -82,7 +82,12 @@ def up(
         if is_running(layout):
             if not layout.endpoints.exists():
                 raise StackError(f"the stack in {layout.state} is stopping: try again")
+            require_whole(layout)
             progress("the stack runs already")
+            if fresh or Settings.read(layout.settings) != settings:
+                progress(
+                    "it goes on as it is; to start it in another way, `sluice local down` first"
+                )
             endpoints = Endpoints.read(layout.endpoints)
             if deploy:
                 deploy_stacks(endpoints, progress)
@@ -98,6 +103,16 @@ def up(
         if failure:
             raise failure
         return endpoints
+
+
+def require_whole(layout: Layout) -> None:
+    """Raises StackError when a part has failed that cannot be started again."""
+    failed = [entry["name"] for entry in entries(layout) if entry["state"] == "failed"]
+    if failed:
+        raise StackError(
+            f"the stack runs, but {', '.join(failed)} failed and stays down: see "
+            f"`sluice local logs {failed[0]}`, then `sluice local down` and `up`"
+        )
 
 
 def make_folder(layout: Layout) -> None:

@@ -1,12 +1,13 @@
 """The state folder: whose it is, what is forgotten, and whether somebody is at work in it."""
 
 import fcntl
+import json
 
 import pytest
 
 from local.errors import StackError
 from local.settings import Layout, Settings
-from local.stack import down, forget, is_running, make_folder, restart_part, status
+from local.stack import down, forget, is_running, make_folder, require_whole, restart_part, status
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path) -> None:
@@ -69,3 +70,15 @@ def test_settings_survive_the_way_to_the_supervisor(tmp_path) -> None:
     (tmp_path / "settings.json").write_text(json.dumps(settings.document()))
 
     assert Settings.read(tmp_path / "settings.json") == settings
+
+
+def test_a_stack_with_a_part_that_stays_down_is_not_taken_for_a_running_one(tmp_path) -> None:
+    layout = Layout(tmp_path)
+    make_folder(layout)
+    part = {"name": "aws", "state": "failed"}
+    layout.parts.write_text(json.dumps([part, {"name": "etcd", "state": "ready"}]))
+
+    with layout.lock.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StackError, match=r"aws failed.*sluice local down"):
+            require_whole(layout)
