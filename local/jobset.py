@@ -76,8 +76,12 @@ def apply_objects(settings: Settings, endpoints: Endpoints, ports: dict[str, int
         "AUTHORITY": endpoints.certificate_authority,
     }
     server = ApiServer(Layout(settings.state).kubeconfig)
-    apply_all(server, read_manifests(definitions(settings.cache, NAME), {}))
-    apply_all(server, read_manifests(MANIFESTS, values))
+    released = read_manifests(definitions(settings.cache, NAME), {})
+    apply_all(server, [*released, *read_manifests(MANIFESTS, values)])
+    for manifest in released:
+        if manifest["kind"] == "CustomResourceDefinition":
+            # The controller asks for its kind once when it starts, and then not for ten seconds.
+            server.await_condition(manifest, "Established")
 
 
 def private(path: Path, text: str) -> None:
