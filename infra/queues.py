@@ -16,7 +16,7 @@ class QueueShape:
 
     That is how long work waits whose worker was killed. AWS advises six times, so that throttling
     does not use up the tries; here a message may be tried twice as often instead, which is harmless
-    for all of them (docs/decisions/0010-visibility.md).
+    for all of them (docs/decisions/0011-visibility.md).
     """
 
     name: str

@@ -6,6 +6,11 @@ import os
 from dataclasses import dataclass
 
 import pytest
+from sluice import bootstrap
+from sluice.adapters.aws_refusals import refusal
+from sluice.usecases.note_faults import NoteFaults
+
+from tests.fakes import FakeClock, MemoryFaults
 
 # Read when a handler's module is imported, so they stand before that.
 os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "sluice")
@@ -21,6 +26,15 @@ class Context:
 
     def get_remaining_time_in_millis(self) -> int:
         return 30_000
+
+
+@pytest.fixture(autouse=True)
+def faults(monkeypatch: pytest.MonkeyPatch) -> MemoryFaults:
+    """Where every handler notes what it lacks."""
+    faults = MemoryFaults()
+    noting = NoteFaults(faults, FakeClock(), refusal)
+    monkeypatch.setattr(bootstrap, "noting", lambda: noting)
+    return faults
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 from sluice import bootstrap
 from sluice.core.identity import workload_id
 from sluice.core.workload import State
-from sluice.errors import ClusterError, KeptConflicting
+from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.relay import Relay
 from sluice.usecases.submit import unauthorised
 
 from functions import act, admit, relay, submit, sweep
-from tests.fakes import RecordedTimeline
+from tests.fakes import MemoryFaults, RecordedTimeline
 from tests.unit.functions.conftest import Context
 from tests.unit.functions.events import sqs, stream
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message, a_workload, admitted
@@ -38,7 +38,6 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
         "relay": relaying,
     }.items():
         monkeypatch.setattr(bootstrap, name, lambda use=use: use)
-    monkeypatch.setattr(bootstrap, "noting", plane.noting)
     return plane
 
 
@@ -92,6 +91,21 @@ def test_admit_runs_one_cycle_for_all_kicks_of_a_root(plane: Plane, context: Con
 
     assert plane.record().state is State.ADMITTED
     assert len(list(plane.ledgers.batches(ROOT))) == 1
+
+
+def test_what_a_function_may_not_do_is_noted_with_what_it_worked_on(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch, faults: MemoryFaults
+) -> None:
+    def forbidden(_cluster: str, _ids: list[str]) -> None:
+        raise ClusterForbidden('cannot create resource "jobs"', 403)
+
+    monkeypatch.setattr(bootstrap, "act", lambda: forbidden)
+    command = {"cluster": CLUSTER, "workloads": ["w1"]}
+
+    assert failures(act.handler(sqs(command, queue="commands"), context)) == ["m0"]
+    (fault,) = faults.noted()
+    assert (fault.function, fault.subject) == ("act", CLUSTER)
+    assert fault.message == 'cannot create resource "jobs"'
 
 
 def test_a_pass_that_lost_every_race_is_kicked_anew_instead_of_blocking_its_root(

@@ -6,13 +6,11 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.adapters.aws_refusals import refusal
 from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, Workload
 from sluice.ports import CatalogEdit, LedgerState
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
 from sluice.usecases.migrate import Migrate
-from sluice.usecases.note_faults import NoteFaults
 from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
 from sluice.usecases.submit import Message, Submit
@@ -24,7 +22,6 @@ from tests.fakes import (
     FixedPrices,
     MemoryArchives,
     MemoryCatalog,
-    MemoryFaults,
     MemoryLeases,
     MemoryLedgers,
     MemoryLogs,
@@ -77,7 +74,6 @@ class Plane:
     commands: RecordedCommands = field(default_factory=RecordedCommands)
     observers: RecordedObservers = field(default_factory=RecordedObservers)
     timeline: RecordedTimeline = field(default_factory=RecordedTimeline)
-    faults: MemoryFaults = field(default_factory=MemoryFaults)
     nodes: MemoryNodes = field(default_factory=MemoryNodes)
     logs: MemoryLogs = field(default_factory=MemoryLogs)
     leases: MemoryLeases = field(default_factory=MemoryLeases)
@@ -118,9 +114,6 @@ class Plane:
     def admit(self, ledgers: Any = None) -> Admit:
         ports = (self.workloads, ledgers or self.ledgers, self.catalog, self.kicks, self.clock)
         return Admit(*ports, pool=Inline())  # type: ignore[arg-type]
-
-    def noting(self) -> NoteFaults:
-        return NoteFaults(self.faults, self.clock, refusal)
 
     def migrate(self) -> Migrate:
         return Migrate(self.workloads, self.migrations, self.archives, self.timeline, self.clock)
