@@ -17,5 +17,12 @@ logger = Logger()
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> None:
     cluster, until = event["cluster"], bootstrap.clock().now() + WATCH_MS
-    with bootstrap.noting()("observe", cluster):
-        bootstrap.observe()(cluster, owner=context.aws_request_id, until=until)
+    observe, noting = bootstrap.observe(), bootstrap.noting()
+    try:
+        with noting("observe", cluster):
+            observe(cluster, owner=context.aws_request_id, until=until)
+    finally:
+        while observe.troubles:
+            trouble = observe.troubles.popleft()
+            logger.warning("not done", extra={"cluster": cluster, "cause": str(trouble)})
+            noting.note("observe", cluster, trouble)

@@ -13,7 +13,7 @@ from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.relay import Relay
 from sluice.usecases.submit import unauthorised
 
-from functions import act, admit, relay, submit, sweep
+from functions import act, admit, observe, relay, submit, sweep
 from tests.fakes import MemoryFaults, RecordedTimeline
 from tests.unit.functions.conftest import Context
 from tests.unit.functions.events import sqs, stream
@@ -272,3 +272,19 @@ def test_sweep_cries_out_when_a_ledger_lies(
     (error,) = caplog.records
     assert error.levelname == "ERROR"
     assert error.__dict__["drift"] == {ROOT: {"a|spot|cpu": -1000}}
+
+
+def test_observe_notes_what_went_wrong_beside_its_observation(
+    plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch, faults: MemoryFaults
+) -> None:
+    watching = plane.observe()
+    watching.troubles.append(ClusterForbidden('cannot watch resource "pods"', 403))
+    monkeypatch.setattr(bootstrap, "observe", lambda: watching)
+    monkeypatch.setattr(bootstrap, "clock", lambda: plane.clock)
+
+    observe.handler({"cluster": CLUSTER}, context)
+
+    (fault,) = faults.noted()
+    assert (fault.function, fault.subject) == ("observe", CLUSTER)
+    assert fault.message == 'cannot watch resource "pods"'
+    assert not watching.troubles

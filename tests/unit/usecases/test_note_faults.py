@@ -74,3 +74,16 @@ def test_a_note_that_cannot_be_written_does_not_hide_the_fault() -> None:
 
     with pytest.raises(ClusterForbidden), noting("act", "batch-1"):
         raise ClusterForbidden("cannot", 403)
+
+
+@pytest.mark.parametrize(
+    ("code", "recent_ms"),
+    [("MISCONFIGURATION:MissingRight", 900_000), ("PLATFORM:ClusterUnreachable", 150_000)],
+)
+def test_a_silent_cluster_is_forgotten_sooner_than_a_missing_right(
+    code: str, recent_ms: int
+) -> None:
+    fault = Fault("observe", "batch-1", code, "x", at=1_000)
+
+    assert fault.recent(1_000 + recent_ms - 1)
+    assert not fault.recent(1_000 + recent_ms)

@@ -15,7 +15,7 @@ from sluice.core import workload as lifecycle
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
 
-from tests.fakes import FakeKubernetes, MemoryWorkloads
+from tests.fakes import FakeKubernetes, MemoryLogs, MemoryWorkloads
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
 from tests.unit.usecases.world import CLUSTER, MANIFEST
 
@@ -455,10 +455,29 @@ def test_a_log_that_cannot_be_read_says_so_instead() -> None:
             raise ClusterError("the node is away")
 
     mute = Mute(objects=plane.kubernetes.objects)
-    plane.observe(mute).reconcile(CLUSTER, mute)
+    observe = plane.observe(mute)
+    observe.reconcile(CLUSTER, mute)
 
     assert plane.record().state is State.FINISHED
     assert b"the node is away" in plane.logs.get("w1", 0, POD, "main")
+    assert [str(trouble) for trouble in observe.troubles] == ["the node is away"]
+
+
+def test_a_bucket_that_takes_no_logs_is_told_and_hinders_nothing() -> None:
+    class Full(MemoryLogs):
+        def put(self, *_: Any) -> None:
+            raise PermissionError("not authorized to perform: s3:PutObject")
+
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    plane.logs = Full()
+    observe = plane.observe()
+
+    observe.reconcile(CLUSTER, plane.kubernetes)
+
+    assert plane.record().state is State.FINISHED
+    assert "s3:PutObject" in str(observe.troubles[0])
 
 
 def test_machines_of_ec2_are_counted_with_what_they_hold() -> None:

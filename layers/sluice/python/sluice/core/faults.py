@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluice.core.reasons import Reason
+
 RECENT_MS = 900_000  # longer than any queue waits before it tries again
+SILENT_MS = 150_000  # `observe` asks every cluster once a minute: one that is silent is noted again
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +24,5 @@ class Fault:
     at: int
 
     def recent(self, now: int) -> bool:
-        return now - self.at < RECENT_MS
+        again = SILENT_MS if self.code == Reason.CLUSTER_UNREACHABLE else RECENT_MS
+        return now - self.at < again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ WATCHED = ("Job", "JobSet", "Pod")
 NOT_FOUND = 404
 TICK_SECONDS = 0.1
 MOST_EVENTS = 500
+MOST_TROUBLES = 10
 NUDGE_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
 LEASE_MS = 8_000
@@ -72,6 +74,8 @@ class Observe:
     archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
     archiving: dict[tuple[str, int], int] = field(default_factory=dict)
     """Whose logs are still on their way to the bucket, and when they ended."""
+    troubles: deque[Exception] = field(default_factory=lambda: deque(maxlen=MOST_TROUBLES))
+    """What went wrong beside the observation, which goes on without it; the caller empties it."""
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
         """Observes until `until` (epoch ms), or just once if nothing of ours is on the cluster.
@@ -267,6 +271,8 @@ class Observe:
             del self.archived[next(iter(self.archived))]
         try:
             self.copy_logs(cluster, workload, seen)
+        except Exception as error:  # noqa: BLE001 - nobody asks a thread of the pool how it went
+            self.troubles.append(error)
         finally:
             self.archiving.pop(key, None)
 
@@ -282,6 +288,7 @@ class Observe:
                         limit_bytes=LOG_BYTES,
                     )
                 except ClusterError as error:
+                    self.troubles.append(error)
                     log = f"(the log could not be read: {error})\n".encode()
                 if log:
                     self.archive.put(
@@ -316,8 +323,8 @@ class Observe:
                     return
                 if change != "BOOKMARK":
                     events.put((change, kind, document))
-        except ClusterError:
-            return  # the next run lists everything again
+        except ClusterError as error:
+            self.troubles.append(error)  # the next run lists everything again
         finally:
             stop.set()
 
