@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 from sluice import bootstrap
+from sluice.errors import ClusterError
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -37,19 +38,21 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
 
 def failures(cluster: str, messages: dict[str, list[str]]) -> list[str]:
     """The messages that were not carried out."""
-    if obeyed(cluster, [workload for ids in messages.values() for workload in ids]):
+    trouble = attempt(cluster, [workload for ids in messages.values() for workload in ids])
+    if trouble is None:
         return []
-    if len(messages) == 1:
+    silent = isinstance(trouble, ClusterError) and not trouble.status
+    if silent or len(messages) == 1:  # a cluster that does not answer is waited for once
         return [*messages]
-    return [message for message, ids in messages.items() if not obeyed(cluster, ids)]
+    return [message for message, ids in messages.items() if attempt(cluster, ids)]
 
 
-def obeyed(cluster: str, workloads: list[str]) -> bool:
+def attempt(cluster: str, workloads: list[str]) -> Exception | None:
+    """Why it failed, if it did."""
     try:
-        with bootstrap.noting()("act", cluster):
-            bootstrap.act()(cluster, workloads)
-    except Exception:
+        bootstrap.act()(cluster, workloads)
+    except Exception as error:
         logger.exception("commands not carried out", extra={"cluster": cluster})
-        return False
+        return error
     logger.info("obeyed", extra={"cluster": cluster, "workloads": len(workloads)})
-    return True
+    return None

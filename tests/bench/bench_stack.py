@@ -39,7 +39,7 @@ SLUICE = Path(sys.executable).with_name("sluice")
 QUOTA = CLONE / "examples" / "demo" / "quota.yaml"
 NAMESPACE, QUEUE = "team-blue", "research"
 THREADS = 16
-WARM_UP = 100  # Jobs that buy the node, and start every Lambda that the load will need
+WARM_UP = 100  # Jobs that start every Lambda that the load will need
 
 
 @contextlib.contextmanager
@@ -52,6 +52,27 @@ def stack() -> Iterator[Path]:
             yield Path(folder)
         finally:
             subprocess.run([SLUICE, "local", "down"], cwd=CLONE, check=False)
+
+
+def hold_a_node() -> None:
+    """A pod that stays, so that both loads find the same machine and neither buys or loses one."""
+    kubernetes.CoreV1Api().create_namespaced_pod(
+        "default",
+        {
+            "metadata": {
+                "name": "holder",
+                "annotations": {"sluice.dev/simulated-duration": "86400"},
+            },
+            "spec": {
+                "containers": [{"name": "main", "image": "python:3.11"}],
+                "nodeSelector": {
+                    "sluice.dev/flavor": "spot",
+                    "karpenter.k8s.aws/instance-cpu": "16",
+                },
+                "automountServiceAccountToken": False,
+            },
+        },
+    )
 
 
 def bare_jobs(number: int) -> tuple[float, float]:
@@ -176,8 +197,9 @@ def main() -> None:
         assert list(yaml.safe_load_all(QUOTA.read_text()))
         subprocess.run([SLUICE, "apply", "-f", QUOTA], cwd=CLONE, check=True)
         submitter = Submitter(folder)
-        submitter.ended(submitter.submit(WARM_UP))
         kubernetes_config.load_kube_config(submitter.kubeconfig)
+        hold_a_node()
+        submitter.ended(submitter.submit(WARM_UP))
         meter = Meter(folder)
         start = meter.read()
         bare, with_creation = bare_jobs(chosen.jobs)

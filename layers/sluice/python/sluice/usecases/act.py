@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.model import ResourceFlavor, Toleration
+from sluice.core.observation import LATE_DISPATCH_MS
 from sluice.core.reasons import Reason
 from sluice.core.rendering import Placement, Run, render
 from sluice.core.replacement import avoiding
@@ -70,7 +71,7 @@ class Act:
         cluster = self.clusters.cluster(cluster_name)
         moving = [w for w in records if moves(w)]
         moved = self.workloads.get_many(self.migrate(cluster, moving))
-        wanted = [w for w in (*records, *moved) if w.state in (State.ADMITTED, State.DISPATCHED)]
+        wanted = [w for w in (*records, *moved) if self.waits_for_dispatch(w)]
         unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
         troubles = self.dispatch(cluster_name, cluster, wanted) if wanted else []
         if wanted or moving:
@@ -82,6 +83,12 @@ class Act:
         if troubles:
             self.workloads.apply(list(hindrances(troubles)))
             raise troubles[0][1]
+
+    def waits_for_dispatch(self, workload: Workload) -> bool:
+        """A Job that was claimed just now is left to its claimer, who is about to un-suspend it."""
+        if workload.state is State.DISPATCHED:
+            return self.clock.now() - workload.dispatched_at > LATE_DISPATCH_MS
+        return workload.state is State.ADMITTED
 
     def dispatch(
         self, name: str, cluster: Cluster, wanted: Sequence[Workload]

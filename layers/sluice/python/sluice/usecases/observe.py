@@ -97,12 +97,14 @@ class Observe:
         finally:
             stop.set()
             self.renew(name, owner, until=0)
+            self.archiving.clear()  # what is left is the next observer's: the lease tells it so
 
     def hold_lease(self, name: str, owner: str, until: int, stop: threading.Event) -> None:
         """However long the marking takes; a lost lease ends the observation."""
         try:
             while not stop.wait(LEASE_MS / 3000) and self.clock.now() < until:
                 if not self.renew(name, owner, until=self.clock.now() + LEASE_MS):
+                    self.archiving.clear()
                     return
         finally:
             stop.set()
@@ -264,7 +266,7 @@ class Observe:
     def archive_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
         """Copy what the pods of this generation printed, while they are still there; once."""
         key = workload.id, workload.generation
-        if key in self.archived:
+        if key in self.archived or key not in self.archiving:
             return
         self.archived[key] = None
         while len(self.archived) > REMEMBERED:
