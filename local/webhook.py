@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -112,16 +112,15 @@ class Webhook:
 
     aws: str
     cluster: str
-    describe_entries: Callable[[], list[Json]]
+    entries: Callable[[str], Iterable[Json]]
+    """The access entries of a principal."""
 
     def review(self, token: str, now: datetime) -> Json:
         """The `status` of a TokenReview. Raises TokenRefusedError."""
         call = SignedCall.from_token(token, now, self.aws)
         arn, user_id, account = self.identify(call)
         principal = principal_of(arn)
-        for entry in self.describe_entries():
-            if without_path(entry["principalArn"]) != principal:
-                continue
+        for entry in self.entries(principal):
             extra = {"arn": [arn], "canonicalArn": [principal], "accountId": [account]}
             return {
                 "authenticated": True,
@@ -153,20 +152,33 @@ def without_path(role_arn: str) -> str:
     return f"{head}{separator}{path.rsplit('/', 1)[-1]}" if separator else role_arn
 
 
+def of_principal(entries: Iterable[Json], principal: str) -> list[Json]:
+    return [entry for entry in entries if without_path(entry["principalArn"]) == principal]
+
+
 class AccessEntries:
-    """The cluster's access entries, asked for again after a second."""
+    """The cluster's access entries, kept for as long as the API server keeps an answer.
+
+    An unknown principal is looked for again, since it may have been entered just now.
+    """
+
+    KEPT_SECONDS, MISSED_SECONDS = 10.0, 1.0
 
     def __init__(self, aws: str, cluster: str, region: str) -> None:
         self.eks = boto3.client("eks", endpoint_url=aws, region_name=region)
         self.cluster = cluster
         self.lock = threading.Lock()
-        self.known: tuple[float, list[Json]] = (0.0, [])
+        self.asked = -self.KEPT_SECONDS
+        self.known: list[Json] = []
 
-    def __call__(self) -> list[Json]:
+    def __call__(self, principal: str) -> list[Json]:
         with self.lock:
-            if time.monotonic() - self.known[0] > 1:
-                self.known = (time.monotonic(), self.describe())
-            return self.known[1]
+            for kept in (self.KEPT_SECONDS, self.MISSED_SECONDS):
+                if time.monotonic() - self.asked > kept:
+                    self.asked, self.known = time.monotonic(), self.describe()
+                if found := of_principal(self.known, principal):
+                    return found
+            return []
 
     def describe(self) -> list[Json]:
         names = self.eks.list_access_entries(clusterName=self.cluster)["accessEntries"]

@@ -1,12 +1,22 @@
 """Which tokens the webhook believes, and whom it takes their senders for."""
 
 import base64
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 import pytest
 
-from local.webhook import SignedCall, TokenRefusedError, Webhook, principal_of, without_path
+from local.webhook import (
+    AccessEntries,
+    SignedCall,
+    TokenRefusedError,
+    Webhook,
+    of_principal,
+    principal_of,
+    without_path,
+)
 
 AWS = "http://127.0.0.1:4566"
 SIGNED_AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -108,7 +118,7 @@ def an_entry(role, groups, username=""):
 
 def test_the_access_entry_of_the_role_gives_user_and_groups() -> None:
     entries = [an_entry("other", ["sluice:observe"]), an_entry("act", ["sluice:act"])]
-    webhook = OfflineWebhook(AWS, "batch-1", lambda: entries)
+    webhook = OfflineWebhook(AWS, "batch-1", lambda role: of_principal(entries, role))
 
     status = webhook.review(a_token(), SIGNED_AT)
 
@@ -118,8 +128,33 @@ def test_the_access_entry_of_the_role_gives_user_and_groups() -> None:
     assert status["user"]["extra"]["canonicalArn"] == ["arn:aws:iam::123456789012:role/act"]
 
 
+@pytest.mark.parametrize(("role", "questions"), [("act", 1), ("late", 2)])
+def test_entries_are_asked_for_again_only_for_who_is_unknown(
+    role: str, questions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    now = [100.0]
+
+    class Known(AccessEntries):
+        def __init__(self) -> None:
+            self.asked, self.known, self.lock = -self.KEPT_SECONDS, [], threading.Lock()
+
+        def describe(self) -> list[dict[str, object]]:
+            asked.append(now[0])
+            return [an_entry(name, []) for name in ["act", "late"][: len(asked)]]
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    entries = Known()
+    assert len(entries("arn:aws:iam::123456789012:role/act")) == 1
+    now[0] += 2
+
+    assert len(entries(f"arn:aws:iam::123456789012:role/{role}")) == 1
+    assert len(asked) == questions
+
+
 def test_without_an_access_entry_nobody_gets_in() -> None:
-    webhook = OfflineWebhook(AWS, "batch-1", lambda: [an_entry("other", ["system:masters"])])
+    entries = [an_entry("other", ["system:masters"])]
+    webhook = OfflineWebhook(AWS, "batch-1", lambda role: of_principal(entries, role))
 
     with pytest.raises(TokenRefusedError, match=r"no access entry of batch-1 for .*role/act"):
         webhook.review(a_token(), SIGNED_AT)
