@@ -50,7 +50,8 @@ def failures(cluster: str, messages: dict[str, list[str]]) -> list[str]:
 def attempt(cluster: str, workloads: list[str]) -> Exception | None:
     """Why it failed, if it did."""
     try:
-        bootstrap.act()(cluster, workloads)
+        with bootstrap.noting()("act", cluster):
+            bootstrap.act()(cluster, workloads)
     except Exception as error:
         logger.exception("commands not carried out", extra={"cluster": cluster})
         return error

@@ -197,6 +197,23 @@ def test_act_gives_back_only_the_command_that_fails_by_itself(
     assert plane.record("w3").state is State.DISPATCHED
 
 
+@pytest.mark.parametrize(("status", "attempts"), [(0, 1), (403, 3)], ids=["silent", "refuses"])
+def test_act_waits_only_once_for_a_cluster_that_does_not_answer(
+    status: int, attempts: int, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def failing(_cluster: str, ids: list[str]) -> None:
+        asked.append(ids)
+        raise ClusterError("no", status)
+
+    monkeypatch.setattr(bootstrap, "act", lambda: failing)
+    commands = [{"cluster": CLUSTER, "workloads": [name]} for name in ("w1", "w2")]
+
+    assert failures(act.handler(sqs(*commands), context)) == ["m0", "m1"]
+    assert len(asked) == attempts
+
+
 def test_act_keeps_the_commands_of_a_cluster_that_does_not_answer(
     plane: Plane,
     context: Context,
