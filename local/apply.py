@@ -87,7 +87,8 @@ class ApiServer:
         """Wait until the object has the condition. Raises ApplyError when that takes too long."""
         deadline = time.monotonic() + CONDITION_SECONDS
         while time.monotonic() < deadline:
-            found = self.call("GET", self.path(manifest)).get("status", {}).get("conditions", [])
+            status = self.call("GET", self.path(manifest)).get("status", {})
+            found = status.get("conditions") or []  # null at the very first
             if any(one["type"] == condition and one["status"] == "True" for one in found):
                 return
             time.sleep(0.1)
