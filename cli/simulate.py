@@ -74,14 +74,17 @@ def simulate(files: tuple[Path, ...], **flags: Any) -> None:
     FILE is a stream of YAML documents: Kueue's objects, a Scenario, Loads and an Expectation.
     Exit codes: 0 fine, 1 the result differs from the Expectation, 2 usage, 5 a file is invalid.
     """
-    worst = Exit.OK
+    worst, settings, well = Exit.OK, _Settings(**flags), 0
     for path in files:
         try:
-            code = _simulate(path, _Settings(**flags))
+            code = _simulate(path, settings)
         except RefusedError as error:
             error.show()
             code = Exit.REFUSED
         worst = max(worst, code)
+        well += code is Exit.OK
+    if settings.check and len(files) > 1:
+        click.echo(f"{well} of {len(files)} files as expected", err=settings.output == "json")
     if worst is not Exit.OK:
         raise click.exceptions.Exit(worst)
 
@@ -147,7 +150,8 @@ def _compare(path: Path, scenario: Scenario, result: dict[str, Any], settings: _
         return Exit.OK
     found = list(differences(scenario.expectation, result))
     if found or not aside:
-        verdict = f"{len(found)} differences" if found else "as expected"
+        many = "1 difference" if len(found) == 1 else f"{len(found)} differences"
+        verdict = many if found else "as expected"
         click.echo(f"{path}: {verdict}", err=aside)
     for line in found:
         click.echo(f"  {line}", err=aside)

@@ -101,7 +101,8 @@ def test_check_tells_differences_and_fails(fine: Path, different: Path) -> None:
 
     assert result.exit_code == 1
     assert f"{fine}: as expected" in result.output
-    assert f"{different}: 1 differences" in result.output
+    assert f"{different}: 1 difference\n" in result.output
+    assert "1 of 2 files as expected" in result.output
     assert "  admitted: w is expected, but was not admitted" in result.output
 
 

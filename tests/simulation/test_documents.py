@@ -320,7 +320,11 @@ def test_the_class_called_default_applies_to_work_without_priority() -> None:
     ("expected", "line"),
     [
         ({"admitted": {}}, "admitted: w was admitted unexpectedly"),
-        ({"admitted": {"w": {}, "x": {}}}, "admitted: x is expected, but was not admitted"),
+        (
+            {"admitted": {"w": {}, "x": {}}},
+            "admitted: x is expected, but was not admitted; it waits (QUOTA:",
+        ),
+        ({"admitted": {"w": {}, "y": {}}}, "not admitted; it is not in the report"),
         ({"admitted": {"w": {"main": {"count": 3}}}}, "admitted: w.main: expected 3 pods, found 2"),
         (
             {"admitted": {"w": {"main": {"flavors": {"cpu": "gold"}}}}},
@@ -329,7 +333,10 @@ def test_the_class_called_default_applies_to_work_without_priority() -> None:
         ({"admitted": {"w": {"side": {}}}}, "admitted: w.side: there is no such pod set"),
         ({"preempted": {"x": "InClusterQueue"}}, "preempted: x is expected (InClusterQueue)"),
         ({"pending": []}, "pending: x waits unexpectedly (QUOTA:"),
-        ({"pending": ["w", "x"]}, "pending: w is expected to wait, but does not"),
+        (
+            {"pending": ["w", "x"]},
+            "pending: w is expected to wait, but does not; it was admitted at 0 s",
+        ),
         (
             {"available": {"q": {"default": {"cpu": "9"}}}},
             "available: q: cpu of default: expected 9, found 1",

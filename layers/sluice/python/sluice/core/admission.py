@@ -196,12 +196,11 @@ class Scheduler:
         if queue is None:
             return self._why_outside_the_order(workload_id)
         item = queue.backlog.waiting[workload_id]
-        line = queue.backlog.line_of[workload_id]
-        ahead, first = queue.backlog.ahead_of(item, line)
+        ahead, first = queue.backlog.ahead_of(item)
         reason, text = explain(
             self._books,
             queue,
-            line,
+            item[4],
             item[3],
             head=queue.head(self._books, self._now_ms),
             shares=self._shares if self._policy.fair_sharing is not None else None,
@@ -216,7 +215,9 @@ class Scheduler:
         if workload_id in lobby.pending:
             workload, reason = lobby.pending[workload_id].workload, Reason.WAITING_FOR_PREEMPTED
             stopping = len(self._books.evicting)
-            text = f"its place is held until {stopping} preempted workload(s) have stopped"
+            text = "all that were preempted for it have stopped; the next pass admits it"
+            if stopping:
+                text = f"its place is held until {stopping} preempted workload(s) have stopped"
         elif workload_id in lobby.gated:
             workload, gate = lobby.gated[workload_id]
             reason, text = Reason(gate.code), gate.message

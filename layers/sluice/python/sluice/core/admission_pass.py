@@ -168,7 +168,7 @@ class AdmissionPass:
             queue = lobby.waiting_in.get(workload_id)
             if queue is None or queue.inactive is not None:
                 continue
-            line = queue.backlog.line_of[workload_id]
+            line = queue.backlog.waiting[workload_id][4]
             front, head = line.front(), self._head(queue)
             if queue.config.preemption.within_cluster_queue is not WithinClusterQueue.NEVER and (
                 head is not None and head.priority > line.priority
@@ -260,19 +260,18 @@ class AdmissionPass:
 
     def _head(self, queue: WaitingQueue) -> Line | None:
         """The line to look at next; a parked one returns only if it is worth another look."""
-        backlog = queue.backlog
         line = queue.head(self._books, self._now_ms)
-        while backlog.rousable:
-            if line is not None and line.entry is not None and not queue.by_usage:
-                first = backlog.position(backlog.rousable[-1])
-                if first is not None and line.entry[0] < first:
-                    break
-            roused = backlog.rousable.pop()
+        first = line.entry if line is not None and not queue.by_usage else None
+        rousable = queue.backlog.rousable
+        while rousable:
+            position, roused = rousable[-1]
+            if first is not None and first[0] < position:
+                break
+            rousable.pop()
             if not roused.parked:
                 continue
-            look = self._nominator.worth_a_look
-            if look(queue, roused.shape, roused.priority, self._now_ms):
-                backlog.wake(roused)
+            if self._nominator.worth_a_look(queue, roused.shape, roused.priority, self._now_ms):
+                queue.backlog.wake(roused)
                 if not queue.by_usage:
                     return roused
             self._wake_at_protection_end()

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from sluice.core.flavors import Shape
     from sluice.core.model import Workload
 
-# Ordering time, sequence, id and the workload; ids are unique, so workloads are never compared.
-Item: TypeAlias = tuple[int, int, str, "Workload"]
+# Ordering time, sequence, id, the workload and its line; ids are unique, so the rest is never
+# compared.
+Item: TypeAlias = tuple[int, int, str, "Workload", "Line"]
 Position: TypeAlias = tuple[int, int, int, str]
 
 
@@ -110,27 +111,29 @@ class Backlog:
         """`rank` turns priority and ordering time into the primary sort key."""
         self.rank = rank
         self.waiting: dict[str, Item] = {}
-        self.line_of: dict[str, Line] = {}
         self.lanes: dict[str | None, Lane] = {}
         self.parked: dict[Line, None] = {}
-        self.rousable: list[Line] = []  # parked lines to look at again, the foremost last
+        # Parked lines to look at again, the foremost last, each with the position of its front.
+        self.rousable: list[tuple[Position, Line]] = []
 
     def add(self, workload: Workload, line: Line) -> None:
-        item = (workload.queued_at_ms, workload.sequence, workload.id, workload)
+        item = (workload.queued_at_ms, workload.sequence, workload.id, workload, line)
         self.waiting[workload.id] = item
-        self.line_of[workload.id] = line
         line.push(item)
         if not line.parked:
             entry = line.entry
             if entry is None or item[:3] < entry[0][1:]:
                 self.offer(line)
+        elif self.rousable:
+            self.rouse()
 
     def discard(self, workload_id: str) -> None:
         """Forgets a workload; its line drops it when it comes to the front."""
-        del self.waiting[workload_id]
-        line = self.line_of.pop(workload_id)
+        line = self.waiting.pop(workload_id)[4]
         if line.entry is not None and line.entry[0][3] == workload_id:
             self.offer(line)
+        elif line.parked and self.rousable:
+            self.rouse()
 
     def offer(self, line: Line) -> None:
         """Puts an active line where its front belongs; an empty line leaves the order."""
@@ -155,15 +158,16 @@ class Backlog:
 
     def rouse(self) -> None:
         """Has every parked line looked at again, in the order of the queue."""
-        fronts = []
+        found: list[tuple[Position, Line]] = []
         for line in [*self.parked]:
             position = self.position(line)
             if position is None:
                 self.wake(line)  # it is empty
             else:
-                fronts.append((position, line))
-        fronts.sort(reverse=True)
-        self.rousable = [line for _, line in fronts]
+                found.append((position, line))
+        if len(found) > 1:
+            found.sort(reverse=True)
+        self.rousable = found
 
     def position(self, line: Line) -> Position | None:
         """Where the front of a line stands, or None for an empty line."""
@@ -187,13 +191,13 @@ class Backlog:
                 best, found = (weight, entry[0]), entry[1]
         return found
 
-    def ahead_of(self, item: Item, line: Line) -> tuple[int, str | None]:
+    def ahead_of(self, item: Item) -> tuple[int, str | None]:
         """How many waiting workloads of the queue come before one, and the first of them."""
-        own = (self.rank(line.priority, item[0]), *item[:3])
+        own = (self.rank(item[4].priority, item[0]), *item[:3])
         ahead = [
             position
             for each in self.waiting.values()
-            if (position := (self.rank(self.line_of[each[2]].priority, each[0]), *each[:3])) < own
+            if (position := (self.rank(each[4].priority, each[0]), *each[:3])) < own
         ]
         return len(ahead), min(ahead)[3] if ahead else None
 

@@ -58,13 +58,13 @@ def differences(expected: Expectation, report: Mapping[str, Any]) -> Iterator[st
     """One line for each difference between an expectation and a report (see `report`)."""
     yield from _admission_differences(expected, report)
     if expected.preempted is not None:
-        yield from _preemption_differences(expected.preempted, report["preempted"])
+        yield from _preemption_differences(expected.preempted, report)
     if expected.pending is not None:
-        pending = {one["workload"]: one["reason"] for one in report["pending"]}
+        pending = {one["workload"]: one for one in report["pending"]}
         for name in sorted(expected.pending - pending.keys()):
-            yield f"pending: {name} is expected to wait, but does not"
+            yield f"pending: {name} is expected to wait, but does not; it {_fate(report, name)}"
         for name in sorted(pending.keys() - expected.pending):
-            yield f"pending: {name} waits unexpectedly ({pending[name]})"
+            yield f"pending: {name} waits unexpectedly ({_why(pending[name])})"
     nodes = {one["name"]: one for one in (*report["clusterQueues"], *report["cohorts"])}
     for section, by_node in (expected.quantities or {}).items():
         for name, cells in by_node.items():
@@ -76,12 +76,29 @@ def differences(expected: Expectation, report: Mapping[str, Any]) -> Iterator[st
             yield f"share: {name}: expected {value} {resource}".rstrip() + f", found {found}"
 
 
+def _fate(report: Mapping[str, Any], name: str) -> str:
+    """What became of a workload, as far as a report tells."""
+    for one in report["pending"]:
+        if one["workload"] == name:
+            return f"waits ({_why(one)})"
+    fates = (("finished", "finished"), ("preempted", "was preempted"), ("admitted", "was admitted"))
+    for key, fate in fates:
+        for one in report[key]:
+            if one["workload"] == name:
+                return f"{fate} at {one['at']:g} s"
+    return "is not in the report: it keeps what it held, or there is no such workload"
+
+
+def _why(pending: Mapping[str, Any]) -> str:
+    return f"{pending['reason']}: {pending['message']}"
+
+
 def _admission_differences(expected: Expectation, report: Mapping[str, Any]) -> Iterator[str]:
     if expected.admitted is None:
         return
     admitted = {one["workload"]: one["podSets"] for one in report["admitted"]}
     for name in sorted(expected.admitted.keys() - admitted.keys()):
-        yield f"admitted: {name} is expected, but was not admitted"
+        yield f"admitted: {name} is expected, but was not admitted; it {_fate(report, name)}"
     for name in sorted(admitted.keys() - expected.admitted.keys()):
         yield f"admitted: {name} was admitted unexpectedly"
     for name in sorted(admitted.keys() & expected.admitted.keys()):
@@ -104,13 +121,15 @@ def _pod_set_differences(
 
 
 def _preemption_differences(
-    expected: Mapping[str, str], preempted: list[Mapping[str, Any]]
+    expected: Mapping[str, str], report: Mapping[str, Any]
 ) -> Iterator[str]:
-    found = {one["workload"]: one["reason"] for one in preempted}
+    found = {one["workload"]: one["reason"] for one in report["preempted"]}
+    by = {one["workload"]: one["by"] for one in report["preempted"]}
     for name in sorted(expected.keys() - found.keys()):
-        yield f"preempted: {name} is expected ({expected[name]}), but was not"
+        what = f"preempted: {name} is expected ({expected[name]}), but was not"
+        yield f"{what}; it {_fate(report, name)}"
     for name in sorted(found.keys() - expected.keys()):
-        yield f"preempted: {name} was preempted unexpectedly ({found[name]})"
+        yield f"preempted: {name} was preempted unexpectedly ({found[name]}, by {by[name]})"
     for name in sorted(found.keys() & expected.keys()):
         if found[name] != expected[name]:
             yield f"preempted: {name}: expected {expected[name]}, found {found[name]}"
