@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.admission import Plan, Scheduler
 from sluice.core.catalog import Catalog
@@ -126,7 +126,6 @@ def exceeded(scheduler: Scheduler, world: World) -> list[str]:
     return found
 
 
-@settings(deadline=None)
 @given(worlds(), st.data())
 def test_no_history_exceeds_quota_at_any_node(world: World, data: st.DataObject) -> None:
     scheduler = world.scheduler()
@@ -155,7 +154,6 @@ def test_no_history_exceeds_quota_at_any_node(world: World, data: st.DataObject)
             held.discard(name)
 
 
-@settings(deadline=None)
 @given(worlds(), st.randoms(use_true_random=False))
 def test_the_order_of_submission_calls_does_not_change_the_plan(
     world: World, random: st.DataObject
@@ -194,7 +192,6 @@ def any_strict_head_reserves(scheduler: Scheduler, world: World, apart_from: str
     )
 
 
-@settings(deadline=None)
 @given(worlds())
 def test_nothing_that_fits_and_is_first_is_left_waiting(world: World) -> None:
     scheduler = world.scheduler()
@@ -229,7 +226,6 @@ def test_nothing_that_fits_and_is_first_is_left_waiting(world: World) -> None:
             assert not any(tree.fits(at, ((cell, amount),)) for cell in cells)
 
 
-@settings(deadline=None)
 @given(worlds())
 def test_evictions_come_to_an_end(world: World) -> None:
     scheduler = world.scheduler()
@@ -241,7 +237,6 @@ def test_evictions_come_to_an_end(world: World) -> None:
     assert len(plans) < 300
 
 
-@settings(deadline=None)
 @given(worlds(most=10), st.integers(0, 9))
 def test_no_victim_could_have_been_spared(world: World, choice: int) -> None:
     names = sorted(world.workloads)
@@ -283,7 +278,6 @@ def test_no_victim_could_have_been_spared(world: World, choice: int) -> None:
         tree.remove(*amounts[name])
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([1000, 2000, 3000]), min_size=2, max_size=4),
     st.integers(4, 24),
@@ -325,7 +319,6 @@ def test_fair_sharing_converges_to_the_weights(
             assert (mine - 1) * other <= (theirs + 1) * weight
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=20, max_size=60),
     st.integers(4, 6),
