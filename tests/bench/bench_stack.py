@@ -201,9 +201,9 @@ def main() -> None:
         hold_a_node()
         submitter.ended(submitter.submit(WARM_UP))
         meter = Meter(folder)
-        start = meter.read()
+        start = meter.settled()
         bare, with_creation = bare_jobs(chosen.jobs)
-        between = meter.read()
+        between = meter.settled()
         bare_costs = between - start
         print(
             f"API server alone: {chosen.jobs} Jobs, {bare:.1f}/s once created,"
@@ -214,7 +214,7 @@ def main() -> None:
         began = time.monotonic()
         records = submitter.ended(submitter.submit(chosen.jobs))
         through = chosen.jobs / (time.monotonic() - began)
-        costs = meter.read() - between
+        costs = meter.settled() - between
         meter.close()
         succeeded = sum(bool(r.result.get("succeeded")) for r in records)
         print(

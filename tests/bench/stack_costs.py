@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ import psutil
 from kubernetes import client as kubernetes
 
 SAMPLE_SECONDS = 0.5
+SETTLE_SECONDS = 3
 LAMBDA = "lambda "
 FUNCTION, ACCESS_KEY = "POWERTOOLS_SERVICE_NAME", "AWS_ACCESS_KEY_ID"
 # What AWS does on its own machines: its services, its half of EKS's authentication.
@@ -88,6 +90,14 @@ class Meter:
         for part, seconds in self._spent.values():
             cpu[part] += seconds  # type: ignore[assignment]  # Counter adds whatever has a sum
         return Costs(cpu, self._aws_calls(), kubernetes_requests())
+
+    def settled(self) -> Costs:
+        """All costs, once the events of Kubernetes are written too, which lag behind the work."""
+        last = -1
+        while (now := kubernetes_requests()["POST events"]) != last:
+            last = now
+            time.sleep(SETTLE_SECONDS)
+        return self.read()
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
