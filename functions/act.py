@@ -22,17 +22,23 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     If that fails, each by itself, so that a poisoned one holds up no other.
     """
     commands: dict[str, dict[str, list[str]]] = {}
+    steering: dict[str, list[str]] = {}
     failed = []
     for record in event["Records"]:
         try:
             command = json.loads(record["body"])
+            if command.get("pools"):
+                steering.setdefault(command["cluster"], []).append(record["messageId"])
+                continue
             of_cluster = commands.setdefault(command["cluster"], {})
             of_cluster[record["messageId"]] = [*command["workloads"]]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             logger.exception("command not understood")
             failed.append(record["messageId"])
     for cluster, messages in commands.items():
         failed += failures(cluster, messages)
+    for cluster, asked in steering.items():
+        failed += [] if steered(cluster) else asked
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
 
 
@@ -57,3 +63,14 @@ def attempt(cluster: str, workloads: list[str]) -> Exception | None:
         return error
     logger.info("obeyed", extra={"cluster": cluster, "workloads": len(workloads)})
     return None
+
+
+def steered(cluster: str) -> bool:
+    try:
+        with bootstrap.noting()("act", cluster):
+            written = bootstrap.steer_pools()(cluster)
+    except Exception:
+        logger.exception("pools not steered", extra={"cluster": cluster})
+        return False
+    logger.info("pools steered", extra={"cluster": cluster, "pools": written})
+    return True

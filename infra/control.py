@@ -25,8 +25,11 @@ _CONSUMERS = {
     "events": "submit",
     "kicks": "admit",
     "commands": "act",
+    "provisions": "provision",
     "interruptions": "interrupt",
 }
+# One look serves whatever has been asked meanwhile.
+_WINDOWS = {"provisions": 1}
 
 
 class Control(cdk.Stack):
@@ -147,7 +150,11 @@ class Control(cdk.Stack):
         for queue, consumer in _CONSUMERS.items():
             if consumer in functions:
                 consume_queue(
-                    functions[consumer], queues.main[queue], name=queue.title(), batch_size=_BATCH
+                    functions[consumer],
+                    queues.main[queue],
+                    name=queue.title(),
+                    batch_size=_BATCH,
+                    window_seconds=_WINDOWS.get(queue),
                 )
         if "relay" in functions:
             follow_stream(
@@ -165,7 +172,7 @@ class Control(cdk.Stack):
             undelivered=queues.last_resorts["undelivered"],
         )
         clusters = [{"cluster": cluster.name} for cluster in self._configuration.clusters]
-        for name, inputs in (("sweep", [{}]), ("provision", [{}]), ("observe", clusters)):
+        for name, inputs in (("sweep", [{}]), ("provision", clusters), ("observe", clusters)):
             if name in functions:
                 schedules.every_minute(functions[name], inputs=inputs)
 

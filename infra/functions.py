@@ -73,6 +73,7 @@ FUNCTIONS = (
             "Workloads/listed": ("Query",),
             "Catalog": (*_CATALOG, "ConditionCheckItem"),
             "Timeline": _FAULTS,
+            "Nodes": ("GetItem",),
         },
         sends=("kicks",),
         kicks_itself=True,
@@ -82,7 +83,7 @@ FUNCTIONS = (
         timeout_seconds=60,
         memory_mb=256,
         tables={"Timeline": ("BatchWriteItem",)},
-        sends=("kicks", "commands"),
+        sends=("kicks", "commands", "provisions"),
         publishes_events=True,
     ),
     FunctionShape(
@@ -133,15 +134,16 @@ FUNCTIONS = (
     FunctionShape(
         name="provision",
         timeout_seconds=30,
-        memory_mb=256,
+        memory_mb=512,
         tables={
-            "Workloads": _RECORDS,
+            "Workloads": (*_RECORDS, "UpdateItem"),
             "Workloads/inbox": ("Query",),
             "Workloads/active": ("Query",),
-            "Ledgers": ("GetItem",),
             "Catalog": _CATALOG,
-            "Nodes": ("Query",),
+            "Nodes": ("Query", "PutItem"),
+            "Timeline": _FAULTS,
         },
+        sends=("commands",),
         cluster_group="sluice:provision",
     ),
     FunctionShape(

@@ -21,6 +21,7 @@ _OLDEST_MESSAGE_SECONDS = {
     "events": 300,
     "kicks": 120,
     "commands": 300,
+    "provisions": 300,
     "interruptions": 60,
 }
 _STREAM_LAG_MS = 60_000
@@ -103,6 +104,14 @@ class Observability(cdk.Stack):
             "be wrong, see the log of sweep",
         )
         yield self._alarm(
+            "NodePoolsClosed",
+            self._of("provision", "node_pools_closed", statistic="Maximum"),
+            above=0,
+            minutes=30,
+            description="A NodePool cannot buy machines for half an hour: `sluice capacity` says "
+            "why, and docs/operations.md what to do",
+        )
+        yield self._alarm(
             "WorkloadsThrottled",
             self._state.tables["Workloads"].metric(
                 "WriteThrottleEvents", statistic="Sum", period=_MINUTE
@@ -167,6 +176,19 @@ class Observability(cdk.Stack):
                 self._of("admit", "ledger_conflicts_total"),
             ),
             _graph("Ledger drift", self._of("sweep", "ledger_drift", statistic="Maximum")),
+        )
+        dashboard.add_widgets(
+            _graph(
+                "Pods without a node",
+                self._of("provision", "pods_waiting_for_nodes", statistic="Maximum"),
+            ),
+            _graph(
+                "NodePools that cannot buy",
+                self._of("provision", "node_pools_closed", statistic="Maximum"),
+            ),
+            _graph(
+                "Sent back from sold-out flavors", self._of("provision", "sold_out_requeues_total")
+            ),
         )
         dashboard.add_widgets(
             _graph(

@@ -30,6 +30,7 @@ QUEUES = (
     QueueShape(name="events", visibility_seconds=90),
     QueueShape(name="kicks", visibility_seconds=60, fifo=True),
     QueueShape(name="commands", visibility_seconds=180, receives=20),
+    QueueShape(name="provisions", visibility_seconds=91),
     # A spot notice lasts two minutes: a quick second try beats the advice of six timeouts.
     QueueShape(name="interruptions", visibility_seconds=30, receives=5),
 )

@@ -9,8 +9,19 @@ from aws_cdk import aws_sqs as sqs
 from infra.function import SluiceFunction
 
 
-def consume_queue(target: SluiceFunction, queue: sqs.IQueue, *, name: str, batch_size: int) -> None:
-    """Start the function for up to `batch_size` messages; it reports each failed one."""
+def consume_queue(
+    target: SluiceFunction,
+    queue: sqs.IQueue,
+    *,
+    name: str,
+    batch_size: int,
+    window_seconds: int | None = None,
+) -> None:
+    """Start the function for up to `batch_size` messages; it reports each failed one.
+
+    With a window it waits so long for more of them.
+    """
+    window = None if window_seconds is None else cdk.Duration.seconds(window_seconds)
     target.allow("sqs", ["ReceiveMessage", "DeleteMessage", "GetQueueAttributes"], queue.queue_arn)
     mapping = lambda_.EventSourceMapping(
         target,
@@ -18,6 +29,7 @@ def consume_queue(target: SluiceFunction, queue: sqs.IQueue, *, name: str, batch
         target=target.function,
         event_source_arn=queue.queue_arn,
         batch_size=batch_size,
+        max_batching_window=window,
         report_batch_item_failures=True,
     )
     _after_rights(mapping, target)

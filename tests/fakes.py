@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core.capacity import PoolPlan
 from sluice.core.checkpointing import Catalogue, Checkpoint
 from sluice.core.faults import Fault
 from sluice.core.happenings import Happening, rank
 from sluice.core.interruption import Notice
 from sluice.core.losses import Loss
 from sluice.core.migration import Advance, Migration
-from sluice.core.replacement import Ban
+from sluice.core.quarantine import Ban
 from sluice.core.workload import (
     Change,
     Place,
@@ -221,9 +222,21 @@ class RecordedKicks:
 @dataclass
 class RecordedCommands:
     sent: list[tuple[str, list[str]]] = field(default_factory=list)
+    steered: list[str] = field(default_factory=list)
 
     def send(self, cluster: str, ids: Sequence[str]) -> None:
         self.sent.append((cluster, list(ids)))
+
+    def steer(self, cluster: str) -> None:
+        self.steered.append(cluster)
+
+
+@dataclass
+class RecordedProvisions:
+    asked: list[str] = field(default_factory=list)
+
+    def ask(self, clusters: Iterable[str]) -> None:
+        self.asked += dict.fromkeys(clusters)
 
 
 @dataclass
@@ -299,13 +312,24 @@ class MemoryNodes:
 
 @dataclass
 class MemoryOfferings:
-    rows: dict[str, dict[tuple[str, str], Ban]] = field(default_factory=dict)
+    rows: dict[str, dict[str, Ban]] = field(default_factory=dict)
 
     def banned(self, cluster: str) -> list[Ban]:
         return list(self.rows.get(cluster, {}).values())
 
     def ban(self, cluster: str, ban: Ban) -> None:
-        self.rows.setdefault(cluster, {})[ban.instance_type, ban.zone] = ban
+        self.rows.setdefault(cluster, {})[ban.offering.key] = ban
+
+
+@dataclass
+class MemoryPools:
+    rows: dict[str, list[PoolPlan]] = field(default_factory=dict)
+
+    def plans(self, cluster: str) -> list[PoolPlan]:
+        return self.rows.get(cluster, [])
+
+    def put(self, cluster: str, plans: Sequence[PoolPlan]) -> None:
+        self.rows[cluster] = list(plans)
 
 
 @dataclass
@@ -423,6 +447,16 @@ class MemoryLeases:
         return True
 
 
+_KNOBS = ("limits", "weight")
+
+
+def _at(document: Document, path: Sequence[str]) -> Any:
+    inner: Any = document
+    for name in path:
+        inner = inner.get(name, {})
+    return inner
+
+
 @dataclass
 class FakeKubernetes:
     """A cluster of Jobs, Pods and Nodes with UIDs, preconditions and foreground deletion.
@@ -452,15 +486,19 @@ class FakeKubernetes:
     def get(self, kind: str, namespace: str, name: str) -> Document | None:
         return self.objects.get((kind, namespace, name))
 
-    def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
-        name, _, value = field.partition("=")
-        assert name in ("", "spec.nodeName")
+    def list(
+        self, kind: str, *, selector: str = "", field: str = "", namespace: str = ""
+    ) -> tuple[list[Document], str]:
         wanted = [term.partition("=") for term in selector.split(",") if term]
         found = [
             each
-            for (of_kind, _, _), each in self.objects.items()
+            for (of_kind, of_namespace, _), each in self.objects.items()
             if of_kind == kind
-            and (not value or each["spec"].get("nodeName") == value)
+            and namespace in ("", of_namespace)
+            and all(
+                str(_at(each, name.split(".")) or "") == value
+                for name, _, value in (term.partition("=") for term in field.split(",") if term)
+            )
             and all(
                 name in each["metadata"].get("labels", {})
                 and (not equals or each["metadata"]["labels"][name] == value)
@@ -468,6 +506,20 @@ class FakeKubernetes:
             )
         ]
         return found, "1"
+
+    def apply(self, document: Document, *, manager: str) -> Document | None:
+        """What others own is left out of this fake: it is the business of the API server."""
+        key = (document["kind"], "", document["metadata"]["name"])
+        found = self.objects[key]
+        spec = {
+            **{name: each for name, each in found["spec"].items() if name not in _KNOBS},
+            **document["spec"],
+        }
+        owned = {"f:limits": {"f:cpu": {}}} if "limits" in spec else {}
+        fields = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": owned}}]
+        metadata = {**found["metadata"], "managedFields": fields}
+        self.objects[key] = {**found, "metadata": metadata, "spec": spec}
+        return self.objects[key]
 
     def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
         found = self.get(kind, namespace, name)

@@ -126,8 +126,8 @@ class Stack:
         path.write_text("\n---\n".join(json.dumps(document) for document in documents))
         self.sluice("apply", "-f", str(path))
 
-    def queue(self, cpu: str) -> str:
-        """A new ClusterQueue with this much CPU, which is its own root, and its LocalQueue."""
+    def queue(self, cpu: str, flavors: Sequence[str] = ("spot",)) -> str:
+        """A new ClusterQueue with so much CPU a flavor, which is its own root; its LocalQueue."""
         name = f"q-{uuid.uuid4().hex[:8]}"
         resources = [
             {"name": "cpu", "nominalQuota": cpu},
@@ -135,7 +135,7 @@ class Stack:
         ]
         group = {
             "coveredResources": ["cpu", "memory"],
-            "flavors": [{"name": "spot", "resources": resources}],
+            "flavors": [{"name": flavor, "resources": resources} for flavor in flavors],
         }
         kueue = "kueue.x-k8s.io/v1beta2"
         self.apply(

@@ -39,10 +39,13 @@ from tests.fakes import (
     MemoryManifests,
     MemoryMigrations,
     MemoryNodes,
+    MemoryOfferings,
+    MemoryPools,
     MemoryWorkloads,
     RecordedCommands,
     RecordedInterruptions,
     RecordedKicks,
+    RecordedProvisions,
     RecordedTimeline,
 )
 
@@ -171,12 +174,16 @@ class ControlPlane:
         self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
         self.losses, self.archives = MemoryLosses(), MemoryArchives()
         self.faults = MemoryFaults()
+        self.pools, self.offerings = MemoryPools(), MemoryOfferings()
         pool = ThreadPoolExecutor(2)
         self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
         self.admit = Admit(
-            self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, pool=pool
+            self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, self.pools,
+            pool=pool,
+        )  # fmt: skip
+        self.relay = Relay(
+            self.kicks, RecordedCommands(), RecordedProvisions(), self.timeline, RecordedTimeline()
         )
-        self.relay = Relay(self.kicks, RecordedCommands(), self.timeline, RecordedTimeline())
         self.migrations, self.interruptions = MemoryMigrations(), RecordedInterruptions()
         query = Query(
             self.workloads,

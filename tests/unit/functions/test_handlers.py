@@ -14,7 +14,7 @@ from sluice.usecases.relay import Relay
 from sluice.usecases.submit import unauthorised
 
 from functions import act, admit, observe, relay, submit, sweep
-from tests.fakes import MemoryFaults, RecordedTimeline
+from tests.fakes import MemoryFaults, RecordedProvisions, RecordedTimeline
 from tests.unit.functions.conftest import Context
 from tests.unit.functions.events import sqs, stream
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message, a_workload, admitted
@@ -29,7 +29,9 @@ def failures(answer: Any) -> list[str]:
 def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
     """A control plane in memory that every handler finds through bootstrap."""
     plane = Plane()
-    relaying = Relay(plane.kicks, plane.commands, plane.timeline, RecordedTimeline())
+    relaying = Relay(
+        plane.kicks, plane.commands, RecordedProvisions(), plane.timeline, RecordedTimeline()
+    )
     for name, use in {
         "submit": plane.submit(),
         "admit": plane.admit(),

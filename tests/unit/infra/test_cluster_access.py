@@ -8,6 +8,7 @@ from infra.functions import FUNCTIONS
 from tests.unit.infra.conftest import Assembly
 
 GROUPS = {shape.cluster_group for shape in FUNCTIONS} - {None}
+OWN_NAMESPACES = ("sluice-system", "default")
 READS = {"get", "list", "watch"}
 
 
@@ -64,7 +65,7 @@ def test_role_bindings_are_repeated_for_every_namespace_and_nothing_else_is() ->
 
 def tenant_bindings(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     bindings = [each for each in objects if each["kind"] == "RoleBinding"]
-    return [each for each in bindings if each["metadata"]["namespace"] != "sluice-system"]
+    return [each for each in bindings if each["metadata"]["namespace"] not in OWN_NAMESPACES]
 
 
 def test_every_group_is_bound_and_every_role_used() -> None:
@@ -106,9 +107,19 @@ def test_tenant_objects_are_changed_in_tenant_namespaces_only() -> None:
         if verb not in READS
     }
 
-    assert changed == {"persistentvolumes", "nodes", "nodeclaims", "nodeoverlays", "nodepools"} | {
-        "nodepools/scale"
+    assert changed == {"persistentvolumes", "nodes", "nodeclaims", "nodepools"}
+
+
+def test_only_act_changes_node_pools() -> None:
+    objects = cluster_manifest(["a"])
+    writers = {
+        each["metadata"]["name"]
+        for each in objects
+        if each["kind"] == "ClusterRole"
+        and ("nodepools", "patch") in rules(objects, each["metadata"]["name"])
     }
+
+    assert writers == {"sluice:act"}
 
 
 def test_only_act_creates_jobs() -> None:

@@ -9,6 +9,7 @@ CONSUMERS = {
     "events": "submit",
     "kicks": "admit",
     "commands": "act",
+    "provisions": "provision",
     "interruptions": "interrupt",
 }
 PRINCIPAL = "arn:aws:iam::111122223333:role/research-submitter"

@@ -24,6 +24,7 @@ def test_every_queue_feeds_its_function_and_takes_partial_answers(assembly: Asse
         "SubmitFromEvents",
         "AdmitFromKicks",
         "ActFromCommands",
+        "ProvisionFromProvisions",
         "InterruptFromInterruptions",
         "RelayFromStream",
     }
@@ -64,7 +65,8 @@ def test_every_cluster_is_observed_every_minute(assembly: Assembly) -> None:
 
     assert inputs == {
         "Sweep": {},
-        "Provision": {},
+        "ProvisionBatch1": {"cluster": "batch-1"},
+        "ProvisionBatch2": {"cluster": "batch_2"},
         "ObserveBatch1": {"cluster": "batch-1"},
         "ObserveBatch2": {"cluster": "batch_2"},
     }

@@ -23,7 +23,7 @@ from sluice.core.checkpointing import (
 )
 from sluice.core.migration import Migration, Saved, Stage, Step, View
 from sluice.core.options import CheckpointMode
-from sluice.core.replacement import FIRST_BAN_MS, LONGEST_BAN_MS, Ban, avoiding, banned, placeholder
+from sluice.core.replacement import placeholder
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()
@@ -196,45 +196,6 @@ def test_a_user_who_wishes_a_move_does_not_wait_for_a_machine() -> None:
     move = a_move(kind="request", action=Action.SIGNAL)
 
     assert moving.next_step(move, View(), NOW) is Step.STOP
-
-
-def test_bans_double_up_to_an_hour_and_losses_within_a_ban_teach_nothing() -> None:
-    ban = banned("m5.large", "a", NOW, None)
-    lengths = [ban.until - ban.at]
-    assert banned("m5.large", "a", ban.until - 1, ban) is ban
-    for _ in range(4):
-        ban = banned("m5.large", "a", ban.until + 1, ban)
-        lengths.append(ban.until - ban.at)
-
-    assert lengths == [
-        FIRST_BAN_MS,
-        2 * FIRST_BAN_MS,
-        LONGEST_BAN_MS,
-        LONGEST_BAN_MS,
-        LONGEST_BAN_MS,
-    ]
-
-
-@given(
-    bans=st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("abc")), min_size=1),
-    offer=st.tuples(st.sampled_from("wxyz"), st.sampled_from("abcd")),
-)
-def test_no_term_admits_a_barred_pair(bans: list[tuple[str, str]], offer: tuple[str, str]) -> None:
-    terms = avoiding([Ban(kind, zone, NOW, NOW + 1) for kind, zone in bans], NOW)
-
-    def admits(term: dict[str, list[dict[str, object]]]) -> bool:
-        (expression,) = term["matchExpressions"]
-        value = offer[0] if "instance-type" in str(expression["key"]) else offer[1]
-        return value not in expression["values"]  # type: ignore[operator]
-
-    if offer in bans:
-        assert not any(admits(term) for term in terms)
-    elif len(set(bans)) == 1:
-        assert any(admits(term) for term in terms), "exact for one pair"
-
-
-def test_bans_that_are_over_bar_nothing() -> None:
-    assert avoiding([Ban("x", "a", NOW, NOW)], NOW) == []
 
 
 def test_a_placeholder_is_as_large_as_its_pod_and_wants_the_same_nodes() -> None:

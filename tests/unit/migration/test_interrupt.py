@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sluice.core.migration import Stage
+from sluice.core.quarantine import Cause
 from sluice.core.workload import State
 
 from tests.unit.migration.town import Town
@@ -68,9 +69,9 @@ def test_nothing_new_comes_to_a_node_that_goes_away(town: Town) -> None:
     (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
 
     assert pod["spec"]["nodeName"] != node
-    assert [(b.instance_type, b.strikes) for b in town.offerings.banned(CLUSTER)] == [
-        ("m5.large", 1)
-    ]
+    (ban,) = town.offerings.banned(CLUSTER)
+    assert (ban.offering.instance_type, ban.offering.capacity_type) == ("m5.large", "spot")
+    assert (ban.cause, ban.strikes) == (Cause.LOST, 1)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ class Town(World):
         f = self.fragile
         Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, self.migrate(f), self.offerings, pool=Inline(),
+            self.observers, self.clock, self.migrate(f), self.offerings, self.pools,
+            pool=Inline(),
         )(CLUSTER, names)  # fmt: skip
 
     def interrupt_use(self) -> Interrupt:
@@ -64,7 +65,9 @@ class Town(World):
         fresh = self.workloads.changed[self.streamed :]
         at = self.clock.now()
         changes = [Changed(*pair, at) for pair in fresh]
-        Relay(self.fragile(self.kicks), self.commands, self.timeline, self.timeline)(changes)
+        Relay(
+            self.fragile(self.kicks), self.commands, self.provisions, self.timeline, self.timeline
+        )(changes)
         self.streamed += len(fresh)
 
     def save(self) -> None:

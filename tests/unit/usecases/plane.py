@@ -13,6 +13,7 @@ from sluice.usecases.admit import Admit
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
+from sluice.usecases.provision import Provision
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.sweep import Sweep
 
@@ -30,6 +31,7 @@ from tests.fakes import (
     MemoryMigrations,
     MemoryNodes,
     MemoryOfferings,
+    MemoryPools,
     MemoryWorkloads,
     RecordedCommands,
     RecordedInterruptions,
@@ -81,6 +83,8 @@ class Plane:
     migrations: MemoryMigrations = field(default_factory=MemoryMigrations)
     archives: MemoryArchives = field(default_factory=MemoryArchives)
     wishes: RecordedInterruptions = field(default_factory=RecordedInterruptions)
+    offerings: MemoryOfferings = field(default_factory=MemoryOfferings)
+    pools: MemoryPools = field(default_factory=MemoryPools)
 
     def __post_init__(self) -> None:
         self.ledgers = MemoryLedgers(self.workloads, self.catalog)
@@ -113,7 +117,11 @@ class Plane:
 
     def admit(self, ledgers: Any = None) -> Admit:
         ports = (self.workloads, ledgers or self.ledgers, self.catalog, self.kicks, self.clock)
-        return Admit(*ports, pool=Inline())  # type: ignore[arg-type]
+        return Admit(*ports, self.pools, pool=Inline())  # type: ignore[arg-type]
+
+    def provision(self, kubernetes: Any = None) -> Provision:
+        ports = (self.workloads, self.catalog, kubernetes or self.kubernetes, self.offerings)
+        return Provision(*ports, self.pools, self.commands, self.clock, threads=Inline())  # type: ignore[arg-type]
 
     def migrate(self) -> Migrate:
         return Migrate(self.workloads, self.migrations, self.archives, self.timeline, self.clock)
@@ -127,7 +135,8 @@ class Plane:
             self.observers,
             self.clock,
             self.migrate(),
-            MemoryOfferings(),
+            self.offerings,
+            self.pools,
             pool=Inline(),  # type: ignore[arg-type]
         )
 

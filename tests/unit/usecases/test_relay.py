@@ -9,7 +9,7 @@ from sluice.core import workload as lifecycle
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.usecases.relay import Changed, Relay
 
-from tests.fakes import RecordedCommands, RecordedKicks, RecordedTimeline
+from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
 from tests.unit.usecases.plane import a_workload, admitted
 from tests.unit.usecases.world import CLUSTER, ROOT
 
@@ -21,8 +21,10 @@ class Relayed:
 
     def __init__(self, *changes: tuple[Workload | None, Workload]) -> None:
         kicks, self.commands, timeline = RecordedKicks(), RecordedCommands(), RecordedTimeline()
-        bus = RecordedTimeline()
-        Relay(kicks, self.commands, timeline, bus)([Changed(*pair, NOW) for pair in changes])
+        bus, self.provisions = RecordedTimeline(), RecordedProvisions()
+        Relay(kicks, self.commands, self.provisions, timeline, bus)(
+            [Changed(*pair, NOW) for pair in changes]
+        )
         self.kicks, self.sent = kicks.roots, self.commands.sent
         self.told = [line.what for line in timeline.lines]
         assert [line.what for line in bus.lines] == self.told
@@ -95,7 +97,9 @@ def test_commands_are_grouped_by_cluster() -> None:
 
 def test_a_repeated_change_makes_equal_lines() -> None:
     timeline = RecordedTimeline()
-    relay = Relay(RecordedKicks(), RecordedCommands(), timeline, RecordedTimeline())
+    relay = Relay(
+        RecordedKicks(), RecordedCommands(), RecordedProvisions(), timeline, RecordedTimeline()
+    )
 
     for now in (NOW, NOW + 5_000):
         relay([Changed(None, PENDING, now), Changed(PENDING, ADMITTED, now)])
@@ -124,3 +128,9 @@ def test_every_transition_of_the_life_is_told() -> None:
         "Submitted", "Admitted", "Dispatched", "Running", "Cancelling", "Stopped",
         "Cancelled", "QuotaReleased",
     ]  # fmt: skip
+
+
+def test_provision_is_asked_when_the_ledger_has_grown_on_a_cluster() -> None:
+    assert Relayed((PENDING, ADMITTED)).provisions.asked == [CLUSTER]
+    assert Relayed((PENDING, ADMITTED), (PENDING, ADMITTED)).provisions.asked == [CLUSTER]
+    assert Relayed((ADMITTED, DISPATCHED), (DISPATCHED, FINISHED)).provisions.asked == []

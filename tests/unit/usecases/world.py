@@ -50,11 +50,13 @@ from tests.fakes import (
     MemoryMigrations,
     MemoryNodes,
     MemoryOfferings,
+    MemoryPools,
     MemoryWorkloads,
     RecordedCommands,
     RecordedInterruptions,
     RecordedKicks,
     RecordedObservers,
+    RecordedProvisions,
     RecordedTimeline,
 )
 
@@ -195,6 +197,7 @@ class World:
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
         self.archives = MemoryArchives()
         self.losses, self.wishes = MemoryLosses(), RecordedInterruptions()
+        self.pools, self.provisions = MemoryPools(), RecordedProvisions()
 
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
@@ -237,7 +240,7 @@ class World:
         f = self.fragile
         use = Admit(
             f(self.workloads), f(self.ledgers), self.catalog, f(self.kicks), self.clock,
-            pool=Inline(),
+            self.pools, pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(ROOT))
 
@@ -249,7 +252,8 @@ class World:
         f = self.fragile
         use = Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, self.migrate(f), self.offerings, pool=Inline(),
+            self.observers, self.clock, self.migrate(f), self.offerings, self.pools,
+            pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(cluster, ids))
         if self.dice.random() < 0.7:  # otherwise the message comes again
@@ -259,7 +263,9 @@ class World:
         fresh = self.workloads.changed[self.streamed :]
         self.streamed = len(self.workloads.changed)
         kept = [pair for pair in fresh if self.dice.random() < 0.8]  # the rest is lost
-        use = Relay(self.fragile(self.kicks), self.commands, self.timeline, self.timeline)
+        use = Relay(
+            self.fragile(self.kicks), self.commands, self.provisions, self.timeline, self.timeline
+        )
         self._run(lambda: use([Changed(*pair, self.clock.now()) for pair in kept]))
 
     def observe(self) -> None:
@@ -410,7 +416,8 @@ class World:
                 cluster, ids = self.commands.sent.pop()
                 Act(
                     self.workloads, self.manifests, self.catalog, self.kubernetes,
-                    self.observers, self.clock, self.migrate(), self.offerings, pool=Inline(),
+                    self.observers, self.clock, self.migrate(), self.offerings, self.pools,
+                    pool=Inline(),
                 )(cluster, ids)  # fmt: skip
             for _ in range(5):
                 self.finish_one()

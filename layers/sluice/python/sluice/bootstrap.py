@@ -20,6 +20,7 @@ from sluice.adapters.dynamodb_manifests import DynamoDBManifests
 from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
+from sluice.adapters.dynamodb_pools import DynamoDBPools
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.ec2_prices import EC2Prices
@@ -27,7 +28,7 @@ from sluice.adapters.eks_clusters import EKSClusters
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.s3_logs import S3Logs
-from sluice.adapters.sqs_queues import SQSCommands, SQSInterruptions, SQSKicks
+from sluice.adapters.sqs_queues import SQSCommands, SQSInterruptions, SQSKicks, SQSProvisions
 from sluice.adapters.system_clock import SystemClock
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from sluice.usecases.note_faults import NoteFaults
     from sluice.usecases.observe import Observe
     from sluice.usecases.periodic import Periodic
+    from sluice.usecases.provision import Provision
     from sluice.usecases.relay import Relay
+    from sluice.usecases.steer_pools import SteerPools
     from sluice.usecases.submit import Submit
     from sluice.usecases.sweep import Sweep
 
@@ -130,6 +133,11 @@ def losses() -> DynamoDBLosses:
 
 
 @cache
+def pools() -> DynamoDBPools:
+    return DynamoDBPools(client("dynamodb"), _env("NODES_TABLE"))
+
+
+@cache
 def migrations() -> DynamoDBMigrations:
     return DynamoDBMigrations(client("dynamodb"), _env("MIGRATIONS_TABLE"))
 
@@ -182,6 +190,11 @@ def commands() -> SQSCommands:
 
 
 @cache
+def provisions() -> SQSProvisions:
+    return SQSProvisions(client("sqs"), _env("PROVISIONS_QUEUE_URL"))
+
+
+@cache
 def clusters() -> EKSClusters:
     session = boto3.Session()
     sts = client("sts")
@@ -205,7 +218,7 @@ def submit() -> Submit:
 def admit() -> Admit:
     from sluice.usecases.admit import Admit
 
-    return Admit(workloads(), ledgers(), catalog(), kicks(), clock())
+    return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools())
 
 
 @cache
@@ -213,7 +226,11 @@ def relay() -> Relay:
     from sluice.usecases.relay import Relay
 
     return Relay(
-        kicks(), commands(), timeline(), EventBridgeBus(client("events"), _env("BUS_NAME"))
+        kicks(),
+        commands(),
+        provisions(),
+        timeline(),
+        EventBridgeBus(client("events"), _env("BUS_NAME")),
     )
 
 
@@ -230,6 +247,7 @@ def act() -> Act:
         clock(),
         migrate(),
         offerings(),
+        pools(),
         f"s3://{_env('BUCKET')}/checkpoints/",
     )
 
@@ -267,6 +285,20 @@ def observe() -> Observe:
         migrate(),
         periodic(),
     )
+
+
+@cache
+def provision() -> Provision:
+    from sluice.usecases.provision import Provision
+
+    return Provision(workloads(), catalog(), clusters(), offerings(), pools(), commands(), clock())
+
+
+@cache
+def steer_pools() -> SteerPools:
+    from sluice.usecases.steer_pools import SteerPools
+
+    return SteerPools(clusters(), pools())
 
 
 @cache

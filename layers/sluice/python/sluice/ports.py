@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from sluice.core.capacity import PoolPlan
 from sluice.core.checkpointing import Checkpoint
 from sluice.core.faults import Fault
 from sluice.core.happenings import Happening
 from sluice.core.interruption import Notice
 from sluice.core.losses import Loss
 from sluice.core.migration import Advance, Migration
-from sluice.core.replacement import Ban
+from sluice.core.quarantine import Ban
 from sluice.core.usage import PastUse
 from sluice.core.workload import Change, Place, Workload
 
@@ -189,6 +190,16 @@ class Commands(Protocol):
         """Ask `act` to make the cluster match these workloads."""
         ...
 
+    def steer(self, cluster: str) -> None:
+        """Ask `act` to make the cluster's NodePools match their plans."""
+        ...
+
+
+class Provisions(Protocol):
+    def ask(self, clusters: Iterable[str]) -> None:
+        """Ask `provision` to look at these clusters; losing or repeating it is harmless."""
+        ...
+
 
 class Observers(Protocol):
     def wake(self, cluster: str) -> None:
@@ -230,8 +241,17 @@ class Cluster(Protocol):
 
     def get(self, kind: str, namespace: str, name: str) -> Document | None: ...
 
-    def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
-        """Documents and the resourceVersion of the list, all namespaces."""
+    def list(
+        self, kind: str, *, selector: str = "", field: str = "", namespace: str = ""
+    ) -> tuple[list[Document], str]:
+        """Documents and the resourceVersion of the list; without a namespace those of all."""
+        ...
+
+    def apply(self, document: Document, *, manager: str) -> Document | None:
+        """Server-side apply: `manager` owns just these fields and gives up its others.
+
+        None if another manager owns one of them.
+        """
         ...
 
     def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
@@ -295,7 +315,7 @@ class Interruptions(Protocol):
 
 class Offerings(Protocol):
     def banned(self, cluster: str) -> list[Ban]:
-        """Every (type, zone) that was ever barred and is not forgotten; some may be over."""
+        """Every offering that was ever barred and is not forgotten; some bans may be over."""
         ...
 
     def ban(self, cluster: str, ban: Ban) -> None: ...
@@ -308,6 +328,16 @@ class Losses(Protocol):
 
     def of(self, cluster: str) -> list[Loss]:
         """At least those of the last 30 days, in no order."""
+        ...
+
+
+class Pools(Protocol):
+    def plans(self, cluster: str) -> list[PoolPlan]:
+        """The newest plan of each NodePool; may lag."""
+        ...
+
+    def put(self, cluster: str, plans: Sequence[PoolPlan]) -> None:
+        """Replace the plans of a cluster, all at once."""
         ...
 
 

@@ -27,6 +27,7 @@ KINDS = {
     "PersistentVolume": ("/api/v1", "persistentvolumes", False),
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
     "NodePool": ("/apis/karpenter.sh/v1", "nodepools", False),
+    "Event": ("/api/v1", "events", True),
     "NodeClaim": ("/apis/karpenter.sh/v1", "nodeclaims", False),
 }
 NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422
@@ -60,11 +61,13 @@ class KubernetesCluster:
         status, body = self._call("GET", _path(kind, namespace, name))
         return None if status == NOT_FOUND else self._checked(status, body)
 
-    def list(self, kind: str, *, selector: str = "", field: str = "") -> tuple[list[Document], str]:
+    def list(
+        self, kind: str, *, selector: str = "", field: str = "", namespace: str = ""
+    ) -> tuple[list[Document], str]:
         query = {"labelSelector": selector, "fieldSelector": field, "limit": str(PAGE)}
         found: list[Document] = []
         while True:
-            status, body = self._call("GET", f"{_path(kind)}?{_query(query)}")
+            status, body = self._call("GET", f"{_path(kind, namespace)}?{_query(query)}")
             page = self._checked(status, body)
             found += page["items"]
             query["continue"] = page["metadata"].get("continue", "")
@@ -81,14 +84,13 @@ class KubernetesCluster:
             return None  # another object has taken the name: its uid is immutable
         return self._checked(status, body)
 
-    def apply(self, document: Document, *, manager: str, force: bool = False) -> Document:
-        """Server-side apply under a field manager; owns just the fields that are given."""
+    def apply(self, document: Document, *, manager: str) -> Document | None:
         metadata = document["metadata"]
         path = _path(document["kind"], metadata.get("namespace", ""), metadata["name"])
-        query = _query({"fieldManager": manager, "force": "true" if force else ""})
         content = "application/apply-patch+yaml"
-        status, body = self._call("PATCH", f"{path}?{query}", document, content=content)
-        return self._checked(status, body)
+        url = f"{path}?{_query({'fieldManager': manager})}"
+        status, body = self._call("PATCH", url, document, content=content)
+        return None if status == CONFLICT else self._checked(status, body)
 
     def delete(
         self,

@@ -57,6 +57,27 @@ class SQSCommands:
         ]
         _send(self.client, self.queue, entries)
 
+    def steer(self, cluster: str) -> None:
+        body = json.dumps({"cluster": cluster, "pools": True})
+        _send(
+            self.client,
+            self.queue,
+            [{"Id": "0", "MessageBody": body, "MessageGroupId": cluster}],
+        )
+
+
+@dataclass(frozen=True)
+class SQSProvisions:
+    client: SQSClient
+    queue: str
+
+    def ask(self, clusters: Iterable[str]) -> None:
+        entries = [
+            {"Id": str(position), "MessageBody": json.dumps({"cluster": cluster})}
+            for position, cluster in enumerate(dict.fromkeys(clusters))
+        ]
+        _send(self.client, self.queue, entries)
+
 
 @dataclass(frozen=True)
 class SQSInterruptions:

@@ -228,7 +228,9 @@ class Scheduler:
 
     def _refusals(self, refused: Iterable[Line]) -> dict[str, Refusal]:
         fronts = [front[2] for line in refused if (front := line.front()) is not None]
-        ids = dict.fromkeys([*fronts, *self._lobby.pending, *self._lobby.expired])
+        ids = dict.fromkeys(
+            [*fronts, *self._lobby.pending, *self._lobby.gated, *self._lobby.expired]
+        )
         return {workload_id: self.why(workload_id) for workload_id in ids}
 
     def waiting(self) -> int:

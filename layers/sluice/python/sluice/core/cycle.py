@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from sluice.core import model
 from sluice.core import workload as lifecycle
 from sluice.core.admission import Plan, Refusal, Scheduler
+from sluice.core.capacity import total_size
 from sluice.core.catalog import Catalog
+from sluice.core.fallback import ANY_FLAVOR, Choice, Market, Taken, choose
 from sluice.core.reasons import Reason
 from sluice.core.reservations import Cells, added, cells, held_by, negative, per_resource
 from sluice.core.usage import PastUse
@@ -19,6 +21,7 @@ from sluice.core.workload import (
     Change,
     Intent,
     IntentKind,
+    PodSet,
     PodSetAssignment,
     Reservation,
     State,
@@ -36,9 +39,10 @@ class Gathered:
     """All that a cycle decides on. `usage` is the ledger's; times are epoch ms.
 
     `holders` are the workloads that hold quota, where somebody may have to yield; quota of holders
-    that are not listed counts all the same. `clusters` maps a cluster to the flavors it offers
-    (empty: all). `parked` were refused by the last cycle, and nothing has changed for them since.
-    `past` is the ledger's account of each LocalQueue; None where nobody has kept any yet.
+    that are not listed counts all the same. `market` tells which clusters offer which flavors, and
+    what cannot be had there now. `parked` were refused by the last cycle, and nothing has changed
+    for them since. `past` is the ledger's account of each LocalQueue; None where nobody
+    has kept any yet.
     """
 
     root: str
@@ -46,7 +50,7 @@ class Gathered:
     releasing: Sequence[Workload]
     waiting: Sequence[Workload]
     holders: Sequence[Workload]
-    clusters: Mapping[str, Sequence[str]]
+    market: Market
     now: int
     parked: frozenset[str] = frozenset()
     past: Mapping[str, PastUse] | None = None
@@ -109,12 +113,10 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
             PodSetAssignment(s.name, s.count, dict(s.flavors))
             for s in admission.assignment.pod_sets
         )
-        cluster = place(assigned, gathered.clusters)
+        cluster = place(assigned, gathered.market, total_size(workload))
         if cluster is None:
-            message = f"no Cluster offers {', '.join(sorted(flavors_of(assigned)))}"
-            refusals[workload.id] = Refusal(
-                workload.id, workload.cq, Reason.CLUSTER_UNREACHABLE, message, 0
-            )
+            why, message = unplaced(assigned, gathered.market)
+            refusals[workload.id] = Refusal(workload.id, workload.cq, why, message, 0)
             continue
         cq = admission.cluster_queue
         reservation = Reservation(workload.generation, cq, cluster, now, assigned)
@@ -176,16 +178,18 @@ def schedule(
     if policy.admission_fair_sharing is not None:
         for local_queue, account in accounts(gathered, policy.admission_fair_sharing).items():
             scheduler.set_account(local_queue, account)
-    _line_up(scheduler, gathered)
+    _line_up(scheduler, gathered, catalog)
     return scheduler
 
 
-def _line_up(scheduler: Scheduler, gathered: Gathered) -> None:
+def _line_up(scheduler: Scheduler, gathered: Gathered, catalog: Catalog) -> None:
     """Those who wait, with what earlier passes decided about them."""
     expected = preemptors((*gathered.holders, *gathered.releasing))
     parked = gathered.parked - expected
+    taken: Taken = {}
     for position, workload in enumerate(gathered.waiting):
-        scheduler.enqueue(entry(workload, position), parked=workload.id in parked)
+        choice = choose(workload, catalog.cluster_queues[workload.cq], gathered.market, taken)
+        scheduler.enqueue(entry(workload, position, choice), parked=workload.id in parked)
     for workload_id in sorted(expected):
         scheduler.make_room_for(workload_id)
     for victim, preemptor in yielded((*gathered.waiting, *gathered.holders), gathered.now):
@@ -271,14 +275,14 @@ def expiry(workload: Workload, now: int) -> Step:
     return Step(change, workload.cq, {})
 
 
-def entry(workload: Workload, sequence: int = 0) -> model.Workload:
+def entry(workload: Workload, sequence: int = 0, choice: Choice = ANY_FLAVOR) -> model.Workload:
     """A record as the scheduler sees it."""
     options = workload.options
     return model.Workload(
         id=workload.id,
         cluster_queue=workload.cq,
         pod_sets=tuple(
-            model.PodSet(s.name, s.count, s.requests, s.min_count, flavors=tuple(s.flavors) or None)
+            model.PodSet(s.name, s.count, s.requests, s.min_count, flavors=allowed(s, choice))
             for s in workload.pod_sets
         ),
         priority=workload.priority,
@@ -291,7 +295,15 @@ def entry(workload: Workload, sequence: int = 0) -> model.Workload:
         and workload.state is not State.RECLAIMING,
         min_run_ms=int(options.get("min_runtime_ms", 0)),
         deadline_ms=deadline_ms(workload),
+        gate=choice.gate,
     )
+
+
+def allowed(pod_set: PodSet, choice: Choice) -> tuple[str, ...] | None:
+    """The flavors that a pod set may use, in order; None leaves it to its ClusterQueue."""
+    if choice.flavors is None:
+        return tuple(pod_set.flavors) or None
+    return tuple(f for f in choice.flavors if not pod_set.flavors or f in pod_set.flavors)
 
 
 def holding(workload: Workload) -> model.Holding:
@@ -328,16 +340,28 @@ def unlisted(cq: str, amounts: Cells) -> model.Holding:
     return model.Holding(workload, model.Assignment(tuple(assigned)), since_ms=0)
 
 
-def place(
-    assigned: Sequence[PodSetAssignment], clusters: Mapping[str, Sequence[str]]
-) -> str | None:
-    """The first cluster by name that offers every assigned flavor; None if there is none."""
-    wanted = flavors_of(assigned)
-    for name in sorted(clusters):
-        offered = clusters[name]
-        if not offered or wanted <= set(offered):
-            return name
-    return None
+def place(assigned: Sequence[PodSetAssignment], market: Market, wanted: int) -> str | None:
+    """The first cluster by name that offers every assigned flavor and can still get it.
+
+    One that can buy comes before one that only has so much room left; None if there is none.
+    """
+    flavors = flavors_of(assigned)
+    offering = [name for name in sorted(market.offers) if market.offered(name, flavors)]
+    closed = {name: market.closed_to(name, flavors) for name in offering}
+    return next(
+        (name for name in offering if not closed[name]),
+        next((n for n in offering if all(c.room >= wanted for c in closed[n])), None),
+    )
+
+
+def unplaced(assigned: Sequence[PodSetAssignment], market: Market) -> tuple[Reason, str]:
+    """Why no cluster takes what quota would allow."""
+    flavors = flavors_of(assigned)
+    for name in sorted(market.offers):
+        if market.offered(name, flavors):
+            first = min(market.closed_to(name, flavors), key=lambda each: each.until)
+            return first.reason, first.message
+    return Reason.CLUSTER_UNREACHABLE, f"no Cluster offers {', '.join(sorted(flavors))}"
 
 
 def flavors_of(assigned: Iterable[PodSetAssignment]) -> set[str]:

@@ -191,13 +191,14 @@ def _options(
     needed = [name for name in group.covered_resources if name in requests]
     if not needed:
         return ()
+    order = {name: place for place, name in enumerate(pod_set.flavors or ())}
     return tuple(
         FlavorOption(
             quotas.name,
             tuple((r, tree.cell_index[quotas.name, r], requests[r]) for r in needed),
             mismatch(pod_set, flavors.get(quotas.name), quotas.name),
         )
-        for quotas in group.flavors
+        for quotas in sorted(group.flavors, key=lambda each: order.get(each.name, len(order)))
     )
 
 

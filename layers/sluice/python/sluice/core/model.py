@@ -252,7 +252,7 @@ class PodSet:
 
     `min_count` None forbids partial admission. `affinity` is the required node affinity: any of
     the terms must match, within a term all requirements. `flavors`, if given, are the only flavors
-    the pods may use.
+    the pods may use, tried in this order instead of the queue's.
     """
 
     name: str

@@ -38,6 +38,9 @@ class Reason(StrEnum):
     NODE_POOL_LIMIT = "CAPACITY:NodePoolLimit"
     NODE_CLASS_NOT_READY = "CAPACITY:NodeClassNotReady"
     WAITING_FOR_NODE = "CAPACITY:WaitingForNode"
+    ACCOUNT_QUOTA = "CAPACITY:AccountQuota"
+    LAUNCH_THROTTLED = "CAPACITY:LaunchThrottled"
+    LAUNCH_REFUSED = "CAPACITY:LaunchRefused"
     NO_MATCHING_FLAVOR = "MISCONFIGURATION:NoMatchingFlavor"
     NO_QUOTA_FOR_RESOURCE = "MISCONFIGURATION:NoQuotaForResource"
     REQUEST_LARGER_THAN_ANY_NODE = "MISCONFIGURATION:RequestLargerThanAnyNode"
@@ -128,6 +131,12 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     Reason.NODE_POOL_LIMIT: (Action.ASK_ADMIN, "The NodePool has reached its limits."),
     Reason.NODE_CLASS_NOT_READY: (Action.ASK_ADMIN, "The EC2NodeClass is not ready."),
     Reason.WAITING_FOR_NODE: (Action.WAIT, "A node for it is being started."),
+    Reason.ACCOUNT_QUOTA: (
+        Action.ASK_ADMIN,
+        "The account's EC2 quota is used up; ask AWS for more, or wait for machines to end.",
+    ),
+    Reason.LAUNCH_THROTTLED: (Action.WAIT, "EC2 answers too many requests; it is tried again."),
+    Reason.LAUNCH_REFUSED: (Action.ASK_ADMIN, "EC2 refuses to start machines as configured."),
     Reason.NO_MATCHING_FLAVOR: (
         Action.CHANGE_REQUEST,
         "No flavor of the queue matches the pods' selectors and tolerations.",

@@ -11,9 +11,9 @@ from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.model import ResourceFlavor, Toleration
 from sluice.core.observation import LATE_DISPATCH_MS
+from sluice.core.quarantine import avoiding
 from sluice.core.reasons import Reason
 from sluice.core.rendering import Placement, Run, render
-from sluice.core.replacement import avoiding
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
     Change,
@@ -34,9 +34,10 @@ from sluice.ports import (
     Manifests,
     Observers,
     Offerings,
+    Pools,
     Workloads,
 )
-from sluice.usecases.configuration import configured
+from sluice.usecases.configuration import configured, market_of
 from sluice.usecases.migrate import Migrate, make_room, moves, was_moved
 from sluice.usecases.stopping import find, stop
 
@@ -59,6 +60,7 @@ class Act:
     clock: Clock
     migrate: Migrate
     offerings: Offerings
+    pools: Pools
     checkpoints: str = ""
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
@@ -96,12 +98,15 @@ class Act:
         """Create suspended, claim, only then un-suspend, with the claimed UID as precondition."""
         fresh = (w for w in wanted if w.state is State.ADMITTED)
         manifests = self.manifests.get_many(w.manifest_key for w in fresh)
-        flavors = configured(self.catalog.snapshot()).queues.flavors
-        terms = avoiding(self.offerings.banned(name), self.clock.now())
+        snapshot, now = self.catalog.snapshot(), self.clock.now()
+        flavors = configured(snapshot).queues.flavors
+        kinds = market_of(snapshot, {name: self.pools.plans(name)}, now).kinds
+        bans = self.offerings.banned(name)
 
         def job_of(workload: Workload) -> Document | Intent | None:
             if workload.state is State.DISPATCHED:
                 return find(cluster, workload)
+            terms = avoiding(bans, now, capacity_types(workload, kinds))
             run = run_of(workload, flavors, terms, self.checkpoints)
             return create(cluster, workload, manifests[workload.manifest_key], run)
 
@@ -112,9 +117,8 @@ class Act:
             if isinstance(job, Intent)
         ]
         made = [(w, job) for w, job in zip(wanted, jobs, strict=True) if isinstance(job, dict)]
-        now = self.clock.now()
         claims = [
-            lifecycle.claim(w, job["metadata"]["uid"], now)
+            lifecycle.claim(w, job["metadata"]["uid"], self.clock.now())
             for w, job in made
             if w.state is State.ADMITTED
         ]
@@ -213,6 +217,13 @@ def run_of(
         node_selector_terms=terms,
         checkpoints=checkpoints,
     )
+
+
+def capacity_types(workload: Workload, kinds: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """What the machines of its flavors can be; empty as soon as one of them is unknown."""
+    sets = workload.reservation.pod_sets if workload.reservation else ()
+    of = [kinds.get(flavor, frozenset()) for s in sets for flavor in s.flavors.values()]
+    return frozenset[str]().union(*of) if all(of) else frozenset()
 
 
 def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Placement:

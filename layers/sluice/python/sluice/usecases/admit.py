@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core.capacity import PoolPlan
 from sluice.core.catalog import Catalog as QueueCatalog
 from sluice.core.cycle import (
     Cycle,
@@ -20,6 +21,7 @@ from sluice.core.cycle import (
     preemptors,
     used_after,
 )
+from sluice.core.fallback import Market
 from sluice.core.model import (
     ClusterQueue,
     Policy,
@@ -39,9 +41,10 @@ from sluice.ports import (
     Kicks,
     Ledgers,
     LedgerState,
+    Pools,
     Workloads,
 )
-from sluice.usecases.configuration import Configured, clusters_of, configured
+from sluice.usecases.configuration import Configured, configured, market_of
 from sluice.usecases.dependencies import Dependencies
 
 ATTEMPTS = 8
@@ -75,6 +78,7 @@ class Admit:
     catalog: Catalog
     kicks: Kicks
     clock: Clock
+    pools: Pools
     heads: int = 100
     budget_ms: int = 10_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
@@ -186,11 +190,15 @@ class Admit:
             releases,
             waiting,
             holders,
-            clusters_of(catalog),
+            market_of(catalog, self.plans(catalog), now) if waiting else Market({}),
             now,
             parked,
             ledger.past,
         )
+
+    def plans(self, catalog: CatalogSnapshot) -> Mapping[str, Sequence[PoolPlan]]:
+        clusters = sorted(catalog.of("Cluster"))
+        return dict(zip(clusters, self.pool.map(self.pools.plans, clusters), strict=True))
 
     def commit(
         self, ledger: LedgerState, cycle: Cycle, gathered: Gathered, policy: Policy

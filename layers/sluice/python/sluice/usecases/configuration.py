@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sluice.core import scheduling_policy
+from sluice.core.capacity import WAITING_PODS, PoolPlan, shut
 from sluice.core.catalog import Catalog, Problem
+from sluice.core.fallback import Market, kinds_of
 from sluice.core.objects import parse_objects
 from sluice.core.scheduling_policy import Policies
 from sluice.ports import CatalogSnapshot
@@ -35,6 +37,26 @@ def configured(snapshot: CatalogSnapshot) -> Configured:
     return _parsed(_Keyed(snapshot))
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What a Cluster object says; `flavors` empty: all of them."""
+
+    flavors: tuple[str, ...] = ()
+    cordoned: bool = False
+    manages_pools: bool = True
+    most_waiting_pods: int = WAITING_PODS
+
+
+def cluster_spec(snapshot: CatalogSnapshot, name: str) -> ClusterSpec:
+    spec = snapshot.of("Cluster").get(name, {}).get("spec") or {}
+    return ClusterSpec(
+        flavors=tuple(spec.get("flavors", ())),
+        cordoned=bool(spec.get("cordoned")),
+        manages_pools=bool(spec.get("managePools", True)),
+        most_waiting_pods=int(spec.get("maxWaitingPods", WAITING_PODS)),
+    )
+
+
 def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
     """Cluster → the flavors it offers; empty means all of them. Cordoned clusters are left out."""
     return {
@@ -42,6 +64,20 @@ def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
         for name, document in snapshot.of("Cluster").items()
         if not document.get("spec", {}).get("cordoned")
     }
+
+
+def market_of(
+    snapshot: CatalogSnapshot, plans: Mapping[str, Sequence[PoolPlan]], now: int
+) -> Market:
+    """What the clusters offer, and what `provision` found out about it."""
+    served: dict[str, set[str]] = {}
+    for of_cluster in plans.values():
+        for each in of_cluster:
+            for flavor in each.flavors:
+                served.setdefault(flavor, set()).update(each.capacity_types)
+    closed = {cluster: shut(of_cluster, now) for cluster, of_cluster in plans.items()}
+    flavors = configured(snapshot).queues.flavors
+    return Market(clusters_of(snapshot), kinds_of(flavors, served), closed)
 
 
 class _Keyed:

@@ -27,8 +27,9 @@ from sluice.core.migration import AtRisk, Migration, most_valuable_first
 from sluice.core.observation import node_row
 from sluice.core.periodic import can_be_ordered
 from sluice.core.quantity import parse_quantity
+from sluice.core.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.reasons import Reason
-from sluice.core.replacement import avoiding, banned, placeholder
+from sluice.core.replacement import placeholder
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.ports import (
     Catalog,
@@ -324,9 +325,12 @@ class Interrupt:
 
     def bar(self, name: str, row: Mapping[str, Any]) -> None:
         """Nothing more of the offering that was just lost."""
-        lost = (str(row.get("type", "")), str(row.get("zone", "")))
-        before = {(b.instance_type, b.zone): b for b in self.offerings.banned(name)}
-        self.offerings.ban(name, banned(*lost, self.clock.now(), before.get(lost)))
+        lost = Offering(
+            str(row.get("type", "")), str(row.get("zone", "")), str(row["capacity_type"])
+        )
+        before = {ban.offering: ban for ban in self.offerings.banned(name)}
+        ban = banned(lost, Cause.LOST, self.clock.now(), before.get(lost))
+        self.offerings.ban(name, ban)
 
     def retire(self, cluster: Cluster, node: str) -> None:
         """Nobody new onto the node, and Karpenter ends it as soon as it is empty.

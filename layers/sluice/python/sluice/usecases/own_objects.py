@@ -33,12 +33,18 @@ def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
 
 
 def _read_cluster(fields: Fields) -> None:
-    """`spec.flavors`: those it offers (none: all); `spec.cordoned`: takes no new work."""
+    """`spec.flavors`: those it offers (none: all); `spec.cordoned`: takes no new work.
+
+    `spec.managePools`: whether `provision` sets limits of labelled NodePools; switched off, it
+    gives back what it has set. `spec.maxWaitingPods`: with more without a node, nobody is admitted.
+    """
     fields.ignore("apiVersion", "kind", "status")
     metadata, spec = fields.map("metadata", required=True), fields.map("spec")
     metadata.text("name", required=True)
     metadata.ignore("labels", "annotations", "namespace")
     spec.texts("flavors")
     spec.boolean("cordoned", default=False)
+    spec.boolean("managePools", default=True)
+    spec.integer("maxWaitingPods", 0, minimum=1)
     for each in (fields, metadata, spec):
         each.close()

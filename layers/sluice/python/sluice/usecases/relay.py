@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sluice.core.happenings import happenings
 from sluice.core.workload import TERMINAL, IntentKind, State, Workload, awaits_release
-from sluice.ports import Bus, Commands, Kicks, Timeline
+from sluice.ports import Bus, Commands, Kicks, Provisions, Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Relay:
 
     kicks: Kicks
     commands: Commands
+    provisions: Provisions
     timeline: Timeline
     bus: Bus
 
@@ -37,6 +38,7 @@ class Relay:
                 by_cluster.setdefault(change.after.cluster, []).append(change.after.id)
         for cluster, ids in by_cluster.items():
             self.commands.send(cluster, ids)
+        self.provisions.ask(c.after.cluster for c in changes if wants_capacity(c))
         lines = [line for c in changes for line in happenings(c.before, c.after, c.at)]
         if lines:
             self.timeline.append(lines)
@@ -69,3 +71,9 @@ def wants_command(change: Changed) -> bool:
         fenced = now.gone and not (before is not None and before.gone)
         return (fresh and not now.gone) or (migrating and fenced)
     return False
+
+
+def wants_capacity(change: Changed) -> bool:
+    """A cluster's share of the ledger grew; that it shrank is seen soon enough."""
+    before, now = change.before, change.after
+    return now.state is State.ADMITTED and (before is None or before.state is not State.ADMITTED)
