@@ -315,3 +315,17 @@ def test_a_search_that_resumed_in_vain_begins_with_the_first_flavor_once_more() 
     )
 
     assert result.counts == {"vip": [1], "w": [1]}
+
+
+def test_a_flavor_is_as_good_as_its_worst_resource_whatever_the_preference() -> None:
+    # gpu fits by borrowing, cpu only after an eviction within nominal quota.
+    rules = fungibility("TryNextFlavor", "TryNextFlavor", "PreemptionOverBorrowing")
+    result = simulate(
+        queue("q", "team", {"f": {"cpu": 4, "gpu": 3}}, spec=LOWER | rules),
+        queue("lender", "team", {"f": {"cpu": 4, "gpu": 5}}),
+        running("low", "q", -1, flavor="f", cpu=4),
+        running("r", "lender", flavor="f", cpu=4),
+        waiting("w", "q", cpu=2, gpu=5),
+    )
+
+    assert result.preempted == {"low": "InClusterQueue"}

@@ -364,3 +364,26 @@ def test_three_workloads_do_not_evict_each_other_in_a_circle() -> None:
     )
 
     assert len(result.report["finished"]) == 8
+
+
+def test_room_that_victims_have_not_left_is_given_to_nobody_else_yet() -> None:
+    # All three fit alone. vip evicts low, first takes the 2 that are free, and other would fit into
+    # what low leaves.
+    parts = [
+        cohort("team", cpu=2),
+        queue("a", "team", cpu=8, spec=LOWER),
+        queue("b", "team", cpu=0),
+        queue("c", "team", cpu=0),
+        running("low", "a", -1, cpu=8),
+        waiting("vip", "a", 9, cpu=4),
+        waiting("first", "b", 5, cpu=2),
+        waiting("other", "c", cpu=2),
+    ]
+
+    one_pass = simulate(*parts)
+    to_the_end = simulate(*parts, passes=2)
+
+    assert one_pass.preempted == {"low": "InClusterQueue"}
+    assert set(one_pass.admitted) == {"first"}
+    assert one_pass.reasons == dict.fromkeys(["vip", "other"], "PRIORITY:WaitingForPreempted")
+    assert set(to_the_end.admitted) == {"first", "vip", "other"}

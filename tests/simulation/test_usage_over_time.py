@@ -2,7 +2,17 @@
 
 import pytest
 
-from tests.simulation.builders import Json, local_queue, queue, simulate, waiting
+from tests.simulation.builders import (
+    FAIR,
+    Json,
+    cohort,
+    local_queue,
+    preemption,
+    queue,
+    running,
+    simulate,
+    waiting,
+)
 
 BY_USAGE = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
 
@@ -122,3 +132,28 @@ def test_consumption_fades_by_half_in_each_half_life(seconds: int, first: str) -
     )
 
     assert result.order[2] == first
+
+
+@pytest.mark.parametrize("fair", [{}, FAIR])
+def test_the_busier_local_queue_loses_first_even_beside_candidates_of_other_queues(
+    fair: Json,
+) -> None:
+    # The other queue's work could go too, but its queue has the smaller share, and classically a
+    # queue that borrows evicts nobody elsewhere. Of its own, the busier LocalQueue's goes, although
+    # the other one has the lower priority and was admitted later.
+    result = simulate(
+        cohort("team", cpu=2),
+        queue("mine", "team", cpu=1, spec=BY_USAGE | preemption("LowerPriority", "Any")),
+        queue("theirs", "team", cpu=0, spec={"fairSharing": {"weight": "10"}}),
+        local_queue("ns/a", "mine"),
+        local_queue("ns/b", "mine"),
+        running("borrowed", "theirs", at=9, cpu=1),
+        running("busy-work", "ns/a", at=1, cpu=1),
+        running("calm-work", "ns/b", -1, at=2, cpu=1),
+        waiting("in", "ns/b", 5, cpu=1),
+        **settings("1h", "1m"),
+        **consumed(a=9, b=0),
+        **fair,
+    )
+
+    assert result.preempted == {"busy-work": "InClusterQueue"}

@@ -47,7 +47,17 @@ class Scheduler:
         self._shares = Shares(tree)
         self._yielding = Yielding()
         self._search = VictimSearch(
-            tree, self._shares, books.holdings, policy, self._past_usage_behind, self._yielding
+            tree,
+            self._shares,
+            books.holdings,
+            policy,
+            self._past_usage_behind,
+            self._yielding,
+            frozenset(
+                node
+                for name, node in tree.index.items()
+                if tree.is_queue[node] and catalog.cluster_queues[name].usage_based_admission
+            ),
         )
         self._lobby = Lobby(
             {

@@ -137,8 +137,11 @@ class VictimSearch:
         policy: Policy,
         local_queue_usage: Callable[[Workload], float],
         yielding: Yielding,
+        usage_based: frozenset[int] = frozenset(),
     ) -> None:
+        """`usage_based` are the queues in which past usage orders LocalQueues."""
         self._tree = tree
+        self._usage_based = usage_based
         self._yielding = yielding
         self._shares = shares
         self._holdings = holdings
@@ -198,26 +201,38 @@ class VictimSearch:
             yield held
 
     def _sorted(self, found: list[Candidate], preemptor: Preemptor, now_ms: int) -> list[Candidate]:
-        key = self._key([each.target.held for each in found], preemptor, now_ms)
-        return sorted(found, key=lambda candidate: key(candidate.target.held))
+        by_held = {each.target.held.workload.id: each for each in found}
+        held = self._in_order([each.target.held for each in found], preemptor, now_ms)
+        return [by_held[each.workload.id] for each in held]
+
+    def _in_order(self, found: list[Held], preemptor: Preemptor, now_ms: int) -> list[Held]:
+        """Whom to evict first; past use orders those of one queue among themselves only."""
+        key = self._key(found, preemptor, now_ms)
+        ordered = sorted(found, key=key)
+        usage = self._local_queue_usage
+        if usage is None:
+            return ordered
+        for node in self._usage_based & {held.node for held in found}:
+            places = [index for index, held in enumerate(ordered) if held.node == node]
+            busiest = sorted((-usage(ordered[i].workload), i) for i in places)
+            rearranged = [ordered[i] for _, i in busiest]
+            for index, held in zip(places, rearranged, strict=True):
+                ordered[index] = held
+        return ordered
 
     def _key(
         self, found: list[Held], preemptor: Preemptor, now_ms: int
     ) -> Callable[[Held], SortKey]:
-        """Other queues before the own, busier LocalQueue, lower priority, less lost work, newer.
+        """Other queues before the own, lower priority, less lost work, newer.
 
         Without any checkpoint the newest loses least, as in Kueue; with one, work itself counts.
         """
-        usage = self._local_queue_usage
-        if not preemptor.queue.usage_based_admission or len({held.node for held in found}) > 1:
-            usage = None
         by_work = self._weigh_lost_work and any(held.has_checkpoint for held in found)
 
         def key(held: Held) -> SortKey:
             workload = held.workload
             return (
                 held.node == preemptor.node,
-                -usage(workload) if usage is not None else 0,
                 workload.priority,
                 held.lost_work(now_ms) if by_work else 0,
                 -held.since_ms,
@@ -395,7 +410,7 @@ class VictimSearch:
         found = self._fair_candidates(preemptor, now_ms)
         if not found:
             return []
-        found.sort(key=self._key(found, preemptor, now_ms))
+        found = self._in_order(found, preemptor, now_ms)
         self._tree.add(preemptor.node, preemptor.cells)  # shares include the newcomer
         targets: list[Target] = []
         search = _FairSearch(self._tree, self._shares, preemptor, targets)
