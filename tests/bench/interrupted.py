@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import urllib3
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 from kubernetes import watch
@@ -184,8 +186,9 @@ class Orders:
 
     def _follow(self) -> None:
         core = kubernetes.CoreV1Api()
-        while True:
-            for event in watch.Watch().stream(core.list_namespaced_pod, NAMESPACE):
-                pod = event["object"].metadata
-                if LEAVING in (pod.annotations or {}):
-                    self.seen.setdefault(pod.name, time.time())
+        with contextlib.suppress(urllib3.exceptions.HTTPError):  # the stack is going down
+            while True:
+                for event in watch.Watch().stream(core.list_namespaced_pod, NAMESPACE):
+                    pod = event["object"].metadata
+                    if LEAVING in (pod.annotations or {}):
+                        self.seen.setdefault(pod.name, time.time())

@@ -405,6 +405,42 @@ def test_events_of_a_watch_are_marked_as_they_come() -> None:
     assert plane.record().state is State.FINISHED
 
 
+def test_a_machine_that_pods_land_on_stands_in_the_inventory_at_once() -> None:
+    plane = Plane()
+    plane.dispatched()
+    written = threading.Event()
+
+    class Growing(FakeKubernetes):
+        """While it is watched, the pod comes up on a machine that was not there before."""
+
+        def watch(self, kind: str, **_: Any) -> Any:
+            if kind == "Pod":
+                pod = self.objects["Pod", NAMESPACE, POD]
+                self.objects["Node", "", pod["spec"]["nodeName"]]["spec"]["unschedulable"] = True
+                new = self.node()
+                plane.clock.pass_ms(2 * SECOND)
+                yield "MODIFIED", {**pod, "spec": {**pod["spec"], "nodeName": new}}
+            written.wait(PATIENCE_SECONDS)
+
+        def cluster(self, name: str) -> FakeKubernetes:
+            return self
+
+    growing = Growing(objects=plane.kubernetes.objects, numbers=itertools.count(100))
+    observe = threading.Thread(
+        target=plane.observe(growing),
+        args=(CLUSTER,),
+        kwargs={"owner": "me", "until": plane.clock.now() + 60 * SECOND},
+    )
+    observe.start()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not plane.nodes.find(CLUSTER, "i-100") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    written.set()
+    observe.join()
+
+    assert plane.nodes.find(CLUSTER, "i-100")
+
+
 def test_what_came_before_a_watch_ended_is_marked_too() -> None:
     plane = Plane()
     plane.dispatched()

@@ -34,6 +34,10 @@ class Seen:
     leaving: dict[str, str] = field(default_factory=dict)
     """Pods (by UID) on machines that go away, and the workloads to which they belong."""
     reminded: set[Key] = field(default_factory=set)
+    counted: set[str] = field(default_factory=set)
+    """Nodes that stand in the inventory; their ends are understood."""
+    strange: set[str] = field(default_factory=set)
+    """Nodes with pods of ours that do not stand there yet."""
 
     def fresh_news(self, key: Key) -> bool:
         """Whether the Job says something that it had not said at the last question."""
@@ -64,6 +68,8 @@ class Seen:
                 self.leaving.pop(uid, None)
             else:
                 pods[uid] = document
+                if (node := document["spec"].get("nodeName")) and node not in self.counted:
+                    self.strange.add(node)
                 if LEAVING in marks_on(document):
                     self.leaving[uid] = key[0]
         elif change != "DELETED":
@@ -71,6 +77,11 @@ class Seen:
         elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
             del self.jobs[key]
         return key
+
+    def know(self, nodes: Iterable[str]) -> None:
+        """These nodes, and whatever was strange before they were listed, are looked for no more."""
+        self.counted |= {*nodes, *self.strange}
+        self.strange.clear()
 
     def settle(self, active: Container[str], before: int) -> None:
         """Forget Jobs that ended before a time (epoch ms) unless a record is active: all is said.

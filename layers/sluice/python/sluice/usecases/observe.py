@@ -129,11 +129,16 @@ class Observe:
             following = (cluster, kind, version, events, until, stop)
             threading.Thread(target=self.follow, args=following, daemon=True).start()
         checked = nudged = self.clock.now()
+        counted = 0
         while (now := self.clock.now()) < until and not stop.is_set():
             self.mark(cluster, seen, drain(events))
             if seen.leaving and now - nudged > NUDGE_MS:
                 self.commands.send(name, sorted(set(seen.leaving.values())))
                 nudged = now
+            if seen.strange and now - counted > NUDGE_MS:
+                # At once: word of the end of a machine that nobody knows would go unheard.
+                self.count_nodes(name, cluster, seen, now)
+                counted = now
             if now - checked > CHECK_MS:
                 self.check(name, cluster, seen)
                 checked = now
@@ -205,6 +210,7 @@ class Observe:
                 row["requested"] = {"cpu": f"{requested.get(row['node'], 0)}m"}
                 rows.append(row | self.priced(row))
         self.nodes.put_many(name, rows)
+        seen.know(node["metadata"]["name"] for node in nodes)
 
     def priced(self, row: Document) -> Document:
         """What the machine costs an hour, and would cost on demand; as far as anybody knows."""
