@@ -87,12 +87,29 @@ class ApiServer:
         """Wait until the object has the condition. Raises ApplyError when that takes too long."""
         deadline = time.monotonic() + CONDITION_SECONDS
         while time.monotonic() < deadline:
-            status = self.call("GET", self.path(manifest)).get("status", {})
-            found = status.get("conditions") or []  # null at the very first
+            found = self.call("GET", self.path(manifest)).get("status", {}).get("conditions", [])
             if any(one["type"] == condition and one["status"] == "True" for one in found):
                 return
             time.sleep(0.1)
         raise ApplyError(f"{manifest['kind']} {manifest['metadata']['name']}: not {condition}")
+
+    def await_served(self, definition: Json) -> None:
+        """Wait until clients can find the kind that a definition brings. Raises ApplyError.
+
+        Controllers look once, when they start; Karpenter works without its indexes, that is not at
+        all, if its kinds are not there then.
+        """
+        spec = definition["spec"]
+        kind, deadline = spec["names"]["kind"], time.monotonic() + CONDITION_SECONDS
+        for version in (one["name"] for one in spec["versions"] if one["served"]):
+            while True:
+                try:
+                    self.resource(f"{spec['group']}/{version}", kind)
+                    break
+                except (urllib.error.HTTPError, KeyError) as error:
+                    if time.monotonic() > deadline:
+                        raise ApplyError(f"the API server does not serve {kind}") from error
+                    time.sleep(0.1)
 
 
 def read_manifests(path: Path, values: dict[str, str]) -> list[Json]:
@@ -108,5 +125,10 @@ def read_manifests(path: Path, values: dict[str, str]) -> list[Json]:
 
 
 def apply_all(server: ApiServer, manifests: Iterable[Json]) -> None:
+    """Apply in order, and wait until the kinds among them are served."""
+    manifests = list(manifests)
     for manifest in manifests:
         server.apply(manifest)
+    for manifest in manifests:
+        if manifest["kind"] == "CustomResourceDefinition":
+            server.await_served(manifest)

@@ -76,12 +76,8 @@ def apply_objects(settings: Settings, endpoints: Endpoints, ports: dict[str, int
         "AUTHORITY": endpoints.certificate_authority,
     }
     server = ApiServer(Layout(settings.state).kubeconfig)
-    released = read_manifests(definitions(settings.cache, NAME), {})
-    apply_all(server, [*released, *read_manifests(MANIFESTS, values)])
-    for manifest in released:
-        if manifest["kind"] == "CustomResourceDefinition":
-            # The controller asks for its kind once when it starts, and then not for ten seconds.
-            server.await_condition(manifest, "Established")
+    apply_all(server, read_manifests(definitions(settings.cache, NAME), {}))
+    apply_all(server, read_manifests(MANIFESTS, values))
 
 
 def private(path: Path, text: str) -> None:
