@@ -174,7 +174,7 @@ FUNCTIONS = (
             "Catalog": (*_CATALOG, "PutItem", "UpdateItem", "DeleteItem"),
             "Manifests": ("BatchGetItem",),
             "Timeline": ("Query",),
-            "Nodes": ("Query",),
+            "Nodes": ("GetItem", "Query"),
             "Migrations": ("GetItem",),
         },
         objects={

@@ -1,17 +1,30 @@
-"""`sluice capacity`: the machines, by cluster, NodePool and capacity type."""
+"""`sluice capacity`: machines by cluster and NodePool, limits, and where nothing can be bought."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.app import pass_app
-from cli.figures import dollars
-from cli.output import Column, hint, output_option, rows
+from cli.figures import dollars, span
+from cli.output import Column, document, hint, output_option, rows
 
 if TYPE_CHECKING:
     from cli.app import App
+    from cli.output import Row
+
+
+def bought(row: Row) -> str:
+    """Whether machines can be had, or the reason and how long it is held against the pool."""
+    closed = row.get("closed")
+    return f"{closed['code']} for {left(closed['until'])}" if closed else "yes"
+
+
+def left(until_ms: int) -> str:
+    return span(until_ms / 1000 - time.time())
+
 
 COLUMNS = (
     Column("CLUSTER", lambda row: row["cluster"]),
@@ -23,8 +36,24 @@ COLUMNS = (
     Column("PROVISIONING", lambda row: str(row["provisioning"])),
     Column("INTERRUPTED/24h", lambda row: str(row["interrupted24h"])),
     Column("REQ/ALLOC", lambda row: row["requestedOfAllocatable"]),
+    Column("LIMIT", lambda row: row.get("limitCpu", "")),
     Column("$/H", lambda row: dollars(row.get("costPerHourUsd"))),
+    Column("BUYS", bought),
     Column("ZONES", lambda row: ",".join(row["zones"]), wide=True),
+    Column("FLAVORS", lambda row: ",".join(row.get("flavors", ())), wide=True),
+    Column("DEMAND", lambda row: row.get("demandCpu", ""), wide=True),
+    Column("SET-BY-OTHERS", lambda row: ",".join(row.get("setByOthers", ())), wide=True),
+)
+QUARANTINE = (
+    Column("CLUSTER", lambda row: row["cluster"]),
+    Column("NODEPOOL", lambda row: row["nodepool"]),
+    Column("TYPE", lambda row: row["type"]),
+    Column("ZONE", lambda row: row["zone"]),
+    Column("CAPACITY", lambda row: row["capacity"]),
+    Column("CAUSE", lambda row: row["cause"]),
+    Column("STRIKES", lambda row: str(row["strikes"])),
+    Column("BARRED-FOR", lambda row: left(row["until"])),
+    Column("SAID", lambda row: row["message"], wide=True),
 )
 
 
@@ -32,9 +61,16 @@ COLUMNS = (
 @output_option
 @pass_app
 def capacity(app: App, *, output: str) -> None:
-    """Show nodes by cluster and pool, with their use and price."""
-    items = app.client.ask("capacity")["items"]
-    if not items and output in {"table", "wide"}:
-        hint("no nodes: Karpenter buys them when a workload is admitted")
+    """Show machines by cluster and pool, limits, and what cannot be bought now."""
+    answer = app.client.ask("capacity")
+    items, barred = answer["items"], answer["quarantine"]
+    if output in {"json", "yaml"}:
+        document({"items": items, "quarantine": barred}, output)
         return
-    rows(items, COLUMNS, output, name="nodepool")
+    if not items and output != "name":
+        hint("no nodes: Karpenter buys them when a workload is admitted")
+    else:
+        rows(items, COLUMNS, output, name="nodepool")
+    if barred and output != "name":
+        click.echo("\nBarred, since machines were lost there or could not be bought:")
+        rows(barred, QUARANTINE, output)

@@ -117,7 +117,7 @@ def test_work_goes_to_on_demand_machines_while_no_spot_machine_can_be_had(
     (pod,) = both.pods(job)
     labels = both.kubernetes.call("GET", f"/api/v1/nodes/{pod['spec']['nodeName']}")["metadata"]
     assert labels["labels"]["karpenter.sh/capacity-type"] == "on-demand"
-    shown = json.loads(both.sluice("capacity", "-o", "json"))
+    shown = json.loads(both.sluice("capacity", "-o", "json"))["items"]
     (spot,) = [row for row in shown if row["nodepool"] == "spot" and row["closed"]]
     assert spot["closed"]["code"] == "CAPACITY:InsufficientInstance"
 

@@ -194,6 +194,8 @@ class ControlPlane:
             self.logs,
             self.nodes,
             self.losses,
+            self.offerings,
+            self.pools,
             self.faults,
             self.clock,
             self.admit,

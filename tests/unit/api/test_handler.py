@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from sluice.core.capacity import Closure, PoolPlan
 from sluice.core.faults import Fault
+from sluice.core.reasons import Reason
 
 from functions.api import handler
 from tests.unit.api.control_plane import ADMIN, CONTEXT, RED, ControlPlane, native
@@ -185,7 +187,31 @@ def test_doctor_names_what_is_missing() -> None:
 
     assert found["tenant"]["result"] == "warn"
     assert found["ClusterQueue"]["result"] == "fail"
-    assert {line["result"] for line in ControlPlane().call("GET", "/doctor")[1]["items"]} == {"ok"}
+    plane = ControlPlane()
+    served = tuple(plane.catalog.snapshot().of("ResourceFlavor"))
+    plane.pools.put("batch-1", [PoolPlan("all", served, ("spot",))])
+    assert {line["result"] for line in plane.call("GET", "/doctor")[1]["items"]} == {"ok"}
+
+
+def test_doctor_names_pools_that_nobody_labelled_or_that_cannot_buy() -> None:
+    plane = ControlPlane()
+
+    def warnings() -> list[dict[str, str]]:
+        lines = plane.call("GET", "/doctor")[1]["items"]
+        return [line for line in lines if line["result"] == "warn"]
+
+    (unlabelled,) = warnings()
+    assert "sluice.dev/managed=true" in unlabelled["message"]
+
+    served = tuple(plane.catalog.snapshot().of("ResourceFlavor"))
+    until = plane.clock.now() + 60_000
+    closed = Closure(Reason.ACCOUNT_QUOTA, "NodePool all: VcpuLimitExceeded", until)
+    plane.pools.put("batch-1", [PoolPlan("all", served, ("spot",), closed=closed)])
+    (refused,) = warnings()
+    assert "VcpuLimitExceeded" in refused["message"]
+
+    plane.clock.pass_ms(60_000)
+    assert warnings() == []
 
 
 def a_fault(plane: ControlPlane, function: str, subject: str) -> Fault:

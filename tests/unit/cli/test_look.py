@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
+from sluice.core.capacity import Closure, PoolPlan
 from sluice.core.losses import Loss
+from sluice.core.quarantine import Ban, Cause, Offering
+from sluice.core.reasons import Reason
 from sluice.core.workload import State
 from sluice.errors import ClusterForbidden
 
@@ -312,6 +315,50 @@ def test_queues_show_what_is_borrowed_and_lent() -> None:
     )
 
 
+def test_capacity_shows_limits_and_what_cannot_be_bought() -> None:
+    terminal = Terminal()
+    until = terminal.plane.clock.now() + 300_000
+    closed = Closure(Reason.INSUFFICIENT_INSTANCE, "NodePool spot: none left", until)
+    plans = [
+        PoolPlan("on-demand", ("on-demand",), ("on-demand",), limit=64_000),
+        PoolPlan("spot", ("spot",), ("spot",), limit=0, closed=closed),
+    ]
+    terminal.plane.pools.put("batch-1", plans)
+    offering = Offering("m5.large", "us-east-1a", "spot")
+    ban = Ban(offering, Cause.LOST, until - 1, until)
+    over = Ban(Offering("m5.large", "b", "spot"), Cause.LOST, 0, 1)
+    for each in (ban, over):
+        terminal.plane.offerings.ban("batch-1", each)
+
+    on_demand, spot = items(terminal("capacity", "-o", "json"))
+    shown = terminal("capacity").stdout
+
+    assert (on_demand["nodes"], on_demand["limitCpu"], on_demand["closed"]) == (0, "64", None)
+    assert spot["closed"]["code"] == "CAPACITY:InsufficientInstance"
+    assert spot["closed"]["until"] == until
+    assert "CAPACITY:InsufficientInstance for" in shown
+    barred = json.loads(terminal("capacity", "-o", "json").stdout)["quarantine"]
+    assert [(each["type"], each["zone"]) for each in barred] == [("m5.large", "us-east-1a")]
+    assert "BARRED-FOR" in shown
+
+
+def test_why_names_the_machines_that_a_starting_workload_cannot_get() -> None:
+    terminal = Terminal()
+    plane = terminal.plane
+    job = plane.send(native("job", 8))
+    record = plane.workloads.rows[job]
+    assert record.reservation is not None
+    starting = replace(record, state=State.DISPATCHED, uid="u", dispatched_at=plane.clock.now())
+    plane.workloads.write(starting)
+    until = plane.clock.now() + 300_000
+    closed = Closure(Reason.ACCOUNT_QUOTA, "NodePool spot: VcpuLimitExceeded", until)
+    named = record.reservation.pod_sets[0].flavors["cpu"]
+    plane.pools.put(record.cluster, [PoolPlan("spot", (named,), ("spot",), closed=closed)])
+
+    assert "VcpuLimitExceeded" in terminal("why", job).stdout
+    assert "CAPACITY:AccountQuota" in terminal("why", job, "-o", "json").stdout
+
+
 def test_capacity_groups_nodes() -> None:
     terminal = Terminal()
     now = terminal.plane.clock.now()
@@ -347,7 +394,9 @@ def test_capacity_groups_nodes() -> None:
             "PROVISIONING",
             "INTERRUPTED/24h",
             "REQ/ALLOC",
+            "LIMIT",
             "$/H",
+            "BUYS",
         ]
     )
 

@@ -322,6 +322,8 @@ def api() -> Api:
 
     query = Query(
         losses=losses(),
+        offerings=offerings(),
+        pools=pools(),
         workloads=workloads(),
         ledgers=ledgers(),
         catalog=catalog(),

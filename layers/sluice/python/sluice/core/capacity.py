@@ -36,6 +36,7 @@ _LEAST_PER_POD: Final = 100
 # A pod that needs a little more than half a machine leaves the rest of it unused.
 _OVERSIZE: Final = 2
 _SMALL_MACHINE: Final = 8_000
+_SMALLEST_MACHINE: Final = 2_000
 _STEP: Final = 32_000
 _STANDBY: Final = 256_000
 _UNREADY_MS: Final = 120_000
@@ -322,6 +323,11 @@ def _closed(pool: Pool, ban: Ban | None, demand: int, now: int) -> Closure | Non
     if pool.not_ready:
         text = f"NodePool {pool.name} is not ready: {pool.not_ready}"
         return Closure(Reason.NODE_CLASS_NOT_READY, text, now + _UNREADY_MS, room)
+    limit = pool.limit if "limits" in pool.theirs else None
+    if limit is not None and limit - pool.running < _SMALLEST_MACHINE:
+        shown = format_quantity("cpu", limit)
+        text = f"NodePool {pool.name} has reached the limit of {shown} cpu that was set for it"
+        return Closure(Reason.NODE_POOL_LIMIT, text, now + _UNREADY_MS, room)
     return None
 
 

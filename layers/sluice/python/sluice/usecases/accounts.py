@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.capacity import PoolPlan
 from sluice.core.fairness import Shares
 from sluice.core.model import StopPolicy
 from sluice.core.quantity import format_quantity, parse_quantity
+from sluice.core.quarantine import Ban, in_force
 from sluice.core.workload import Workload, first_admitted_at, pending_key
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import tree_in_use
 from sluice.usecases.query import DAY_MS
-from sluice.usecases.views import Json
+from sluice.usecases.views import Json, reason
 
 if TYPE_CHECKING:
     from sluice.core.model import ClusterQueue
@@ -58,12 +60,19 @@ class Accounts:
         return {"items": items}
 
     def capacity(self, caller: Authority) -> Json:
-        """Nodes by cluster, pool and capacity type; requested is what workloads hold there."""
+        """Nodes by cluster, pool and capacity type; requested is what workloads hold there.
+
+        A pool that `provision` plans has its limit, and why nothing can be bought there, if so.
+        """
         del caller  # machines are nobody's secret
         now = self.query.clock.now()
         groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
         gone: Counter[tuple[str, str, str]] = Counter()
+        plans: dict[tuple[str, str], PoolPlan] = {}
+        barred: dict[str, list[Ban]] = {}
         for cluster in sorted(self.query.catalog.snapshot().of("Cluster")):
+            plans |= {(cluster, each.pool): each for each in self.query.pools.plans(cluster)}
+            barred[cluster] = in_force(self.query.offerings.banned(cluster), now)
             for loss in self.query.losses.of(cluster):
                 if loss.at > now - DAY_MS:
                     gone[cluster, loss.nodepool, loss.capacity_type] += 1
@@ -71,7 +80,21 @@ class Accounts:
                 key = (cluster, node.get("nodepool", ""), node.get("capacity_type", ""))
                 if node.get("seen_at", 0) > now - GONE_MS:
                     groups[key].append(node)
-        return {"items": [_pool(key, groups[key], gone[key]) for key in sorted({*groups, *gone})]}
+        shown = {key[:2] for key in (*groups, *gone)}
+        idle = {
+            (*key, ",".join(each.capacity_types)) for key, each in plans.items() if key not in shown
+        }
+        return {
+            "items": [
+                _pool(key, groups[key], gone[key]) | _planned(plans.get(key[:2]), now)
+                for key in sorted({*groups, *gone, *idle})
+            ],
+            "quarantine": [
+                _barred(cluster, ban)
+                for cluster, bans in barred.items()
+                for ban in sorted(bans, key=lambda each: (each.until, each.offering.key))
+            ],
+        }
 
     def _running(self, snapshot: CatalogSnapshot) -> Counter[str]:
         active = self.query.workloads.active
@@ -197,6 +220,36 @@ def _pool(key: tuple[str, str, str], nodes: Sequence[Mapping[str, Any]], gone: i
         "interrupted24h": gone,
         "requestedOfAllocatable": _use(nodes),
         "costPerHourUsd": sum(prices) if prices else None,
+    }
+
+
+def _planned(plan: PoolPlan | None, now: int) -> Json:
+    """`limitCpu` absent: Sluice sets none."""
+    if plan is None:
+        return {"closed": None}
+    closed = plan.closed if plan.closed and plan.closed.until > now else None
+    view: Json = {
+        "flavors": list(plan.flavors),
+        "demandCpu": format_quantity("cpu", plan.demand),
+        "setByOthers": list(plan.theirs),
+        "closed": closed and reason(closed.reason, closed.message) | {"until": closed.until},
+    }
+    if plan.limit is not None:
+        view["limitCpu"] = format_quantity("cpu", plan.limit)
+    return view
+
+
+def _barred(cluster: str, ban: Ban) -> Json:
+    return {
+        "cluster": cluster,
+        "nodepool": ban.offering.pool,
+        "type": ban.offering.instance_type,
+        "zone": ban.offering.zone,
+        "capacity": ban.offering.capacity_type,
+        "cause": ban.cause.value,
+        "strikes": ban.strikes,
+        "until": ban.until,
+        "message": ban.message,
     }
 
 

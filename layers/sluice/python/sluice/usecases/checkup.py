@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.core.capacity import MANAGED
 from sluice.core.reasons import Reason
-from sluice.usecases.configuration import configured
+from sluice.usecases.configuration import cluster_spec, configured
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
+    from sluice.core.capacity import PoolPlan
     from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
@@ -55,6 +57,7 @@ class Checkup:
     def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
         now = self.query.clock.now()
         for cluster in sorted(snapshot.of("Cluster")):
+            yield from _pools(cluster, self.query.pools.plans(cluster), snapshot, now)
             seen = max((int(n.get("seen_at", 0)) for n in self.query.nodes.of(cluster)), default=0)
             waiting = self.query.workloads.active(cluster)
             if seen > now - SILENT_MS or not waiting:
@@ -66,6 +69,35 @@ class Checkup:
                 WARN,
                 f"{len(waiting)} workloads are placed here, and no node was seen for minutes",
                 "see the logs of the function observe, and `kubectl get nodeclaims`",
+            )
+
+
+def _pools(
+    cluster: str, plans: Sequence[PoolPlan], snapshot: CatalogSnapshot, now: int
+) -> Iterator[Json]:
+    """Whether NodePools serve what the cluster offers, and can buy machines."""
+    where, spec = f"NodePools of {cluster}", cluster_spec(snapshot, cluster)
+    if not spec.manages_pools:
+        yield _line(where, OK, "left alone, as the Cluster object says")
+        return
+    served = {flavor for each in plans for flavor in each.flavors}
+    offered = spec.flavors or tuple(snapshot.of("ResourceFlavor"))
+    if missing := sorted(set(offered) - served):
+        yield _line(
+            where,
+            WARN,
+            f"no NodePool with the label {MANAGED}=true serves {', '.join(missing)}",
+            "label the NodePools whose limits Sluice may set; it cannot tell what others can buy",
+        )
+    else:
+        yield _line(where, OK, f"{len(plans)} are planned")
+    for each in plans:
+        if each.closed and each.closed.until > now:
+            yield _line(
+                f"NodePool {each.pool} of {cluster}",
+                WARN,
+                each.closed.message,
+                "other flavors are used meanwhile; `sluice capacity` says until when",
             )
 
 

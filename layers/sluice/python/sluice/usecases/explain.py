@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.core.capacity import shut
 from sluice.core.quantity import format_quantity
 from sluice.core.quota import QuotaTree
 from sluice.core.reasons import Reason
@@ -79,7 +80,8 @@ class Explain:
             "attempts": [] if workload.state in TERMINAL else view.get("runs", []),
         }
         if workload.state is not State.PENDING:
-            return answer | {"headline": settled(workload)} | self._hindered(caller, workload)
+            told = {"headline": settled(workload)} | self._without_machines(workload)
+            return answer | told | self._hindered(caller, workload)
         snapshot = self.query.catalog.snapshot()
         queues = configured(snapshot).queues
         if workload.cq not in queues.cluster_queues:
@@ -88,6 +90,18 @@ class Explain:
             return answer | {"headline": message, "reason": reason(code, message)}
         waiting = self._waiting(caller, workload, answer["reason"], snapshot)
         return answer | waiting | self._hindered(caller, workload)
+
+    def _without_machines(self, workload: Workload) -> Json:
+        """Headline and reason, if it starts where no machine can be had now."""
+        if workload.reservation is None or phase(workload) != "STARTING":
+            return {}
+        closed = shut(self.query.pools.plans(workload.cluster), self.query.clock.now())
+        sets = workload.reservation.pod_sets
+        for flavor in sorted({flavor for s in sets for flavor in s.flavors.values()}):
+            if why := closed.get(flavor):
+                told = reason(why.reason, f"flavor {flavor}: {why.message}")
+                return {"headline": f"It has its quota, but no node: {why.message}", "reason": told}
+        return {}
 
     def _hindered(self, caller: Authority, workload: Workload) -> Json:
         """Headline and reason, if a function that has to do with the workload cannot work."""

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         Losses,
         Manifests,
         Nodes,
+        Offerings,
+        Pools,
         Timeline,
         Workloads,
     )
@@ -96,6 +98,8 @@ class Query:
     archive: LogArchive
     nodes: Nodes
     losses: Losses
+    offerings: Offerings
+    pools: Pools
     faults: Faults
     clock: Clock
     admit: Admit
