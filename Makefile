@@ -1,11 +1,12 @@
 # Every target prepares what it needs; the only thing a machine must have is Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 LOCKS := requirements.txt $(wildcard requirements/*.txt)
 
-.PHONY: help setup demo test check bench synth deploy destroy lock
+.PHONY: help setup demo test check bench synth deploy destroy lock agent-image
 help: ## What can be done here
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 setup: .venv/.ready ## Prepare .venv with the `sluice` command in it
 
@@ -40,6 +41,14 @@ deploy: setup ## Deploy the stacks of sluice.yaml to the account of your AWS cre
 destroy: setup ## Remove the stacks; what is retained is listed
 	$(BIN)/python -m local.account destroy
 
+# Any builder that knows Dockerfiles; the digest that it prints goes into sluice.yaml.
+BUILDER ?= docker
+agent-image: ## Build and push the node agent's image: make agent-image REPOSITORY=HOST/NAME
+	@test -n "$(REPOSITORY)" || { echo "name the repository: make agent-image REPOSITORY=111122223333.dkr.ecr.REGION.amazonaws.com/sluice-agent"; exit 2; }
+	$(BUILDER) build --platform linux/amd64 --file agent/Dockerfile --tag $(REPOSITORY):$(VERSION) .
+	$(BUILDER) push $(REPOSITORY):$(VERSION)
+	@$(BUILDER) inspect --format '{{index .RepoDigests 0}}' $(REPOSITORY):$(VERSION)
+
 .venv/.ready: pyproject.toml $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sluice needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -52,6 +61,6 @@ destroy: setup ## Remove the stacks; what is retained is listed
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 lock:
 	$(COMPILE) pyproject.toml --group infra --group local --group dev --output-file requirements.txt
-	for group in toolchain ministack layer; do \
+	for group in toolchain ministack layer agent; do \
 	  $(COMPILE) --group $$group --output-file requirements/$$group.txt; done
 	grep -A100 '^uv==' requirements.txt | awk 'NR==1 || /^    /{print; next} {exit}' > requirements/uv.txt

@@ -1,6 +1,6 @@
 """Command line of the node agent, which runs as a DaemonSet: one on every node.
 
-    python -m agent --node NAME --repository HOST/NAME --interruptions-queue URL
+    python -m agent --node NAME --deployment NAME --cluster NAME
 
 A pod of its nodes that bears the annotation `sluice.dev/checkpoint-order` and the driver `kubelet`
 is saved through the kubelet. Its archive goes below the address in `sluice.dev/checkpoint-to`,
@@ -17,6 +17,7 @@ pod's service account is used (infra/agent.yaml has its rights).
 import argparse
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -66,6 +67,10 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         "--loopback", action="store_true", help="kubelets on 127.0.0.1 need no known authority"
     )
     parser.add_argument("--interruptions-queue", metavar="URL")
+    parser.add_argument(
+        "--deployment", metavar="NAME", help="read repository and queue from its SSM parameters"
+    )
+    parser.add_argument("--cluster", default="", metavar="NAME", help="of the deployment")
     parser.add_argument("--account", default="", help="of the machines, in notices")
     parser.add_argument("--metadata", default=notices.ADDRESS, metavar="URL")
     return parser.parse_args(words)
@@ -116,6 +121,27 @@ def listener_of(given: argparse.Namespace, session: boto3.Session) -> notices.Li
     )
 
 
+def region_of(metadata: str) -> str | None:
+    """The Region of the environment, else that of the machine; None leaves it to boto3."""
+    if os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        return None
+    return notices.Metadata(metadata).get("placement/region")
+
+
+def find_addresses(given: argparse.Namespace, session: boto3.Session) -> None:
+    """Fill in what a deployment publishes: its repository, its queue, and whose they are."""
+    ssm = session.client("ssm")
+
+    def published(name: str) -> str:
+        found = ssm.get_parameter(Name=f"/{given.deployment}/{name}")
+        return found["Parameter"]["Value"]
+
+    given.repository = published(f"clusters/{given.cluster}/checkpoints")
+    given.interruptions_queue = published("queues/interruptions")
+    # https://sqs.REGION.amazonaws.com/ACCOUNT/NAME
+    given.account = given.interruptions_queue.rsplit("/", 2)[1]
+
+
 def main() -> None:
     given = arguments_of(sys.argv[1:])
     if given.kubeconfig:
@@ -123,7 +149,9 @@ def main() -> None:
     else:
         config.load_incluster_config()
     api = client.CoreV1Api()
-    session = boto3.Session(region_name=given.region)
+    session = boto3.Session(region_name=given.region or region_of(given.metadata))
+    if given.deployment:
+        find_addresses(given, session)
     saver = Saver(
         kubelet=lambda node: kubelet_of(given, api, node),
         uploads=session.client("s3"),

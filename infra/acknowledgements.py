@@ -57,6 +57,30 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         rule="IAM5",
+        path="ClusterAccess-*/Agent/StoreArchives",
+        finding=f"Resource::{{name}}-state:{_BUCKET}/checkpoints/*",
+        reason=_ONE_PREFIX,
+    ),
+    Acknowledged(
+        rule="IAM5",
+        path="ClusterAccess-*/Agent/EnterRegistry",
+        finding="Resource::*",
+        reason="A token for ECR takes no resource; what it opens, the other statements say.",
+    ),
+    Acknowledged(
+        rule="IAM5",
+        path="Control/Drills/Interrupt",
+        finding="Resource::*",
+        reason="Finding an instance takes no resource.",
+    ),
+    Acknowledged(
+        rule="IAM5",
+        path="Control/Drills/Interrupt",
+        finding="Resource::arn:<AWS::Partition>:ec2:<AWS::Region>:<AWS::AccountId>:instance/*",
+        reason="Instances come and go; the condition admits those that are tagged for a drill.",
+    ),
+    Acknowledged(
+        rule="IAM5",
         path="Control/*/WriteTraces",
         finding="Resource::*",
         reason="X-Ray's write actions take no resource.",

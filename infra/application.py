@@ -52,7 +52,9 @@ def add_stacks(
             scope,
             f"ClusterAccess-{cluster.name}",
             stack_name=f"{configuration.name}-cluster-access-{suffix}",
+            configuration=configuration,
             cluster=cluster,
-            functions=control.functions,
+            state=state,
+            control=control,
             env=environment,
         )

@@ -9,10 +9,14 @@ import yaml
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
-from sluice.configuration import Cluster
+from sluice.configuration import Cluster, Configuration
 
 from infra.cluster_manifest import cluster_manifest
-from infra.function import SluiceFunction
+from infra.control import Control
+from infra.node_agent import NodeAgent
+from infra.state import State
+
+_REMOVERS = ("act", "observe")  # they take checkpoints off the list
 
 
 class ClusterAccess(cdk.Stack):
@@ -27,11 +31,14 @@ class ClusterAccess(cdk.Stack):
         scope: Construct,
         construct_id: str,
         *,
+        configuration: Configuration,
         cluster: Cluster,
-        functions: Mapping[str, SluiceFunction],
+        state: State,
+        control: Control,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, **options)
+        functions = control.functions
         for name, function in functions.items():
             if group := function.shape.cluster_group:
                 eks.CfnAccessEntry(
@@ -43,7 +50,24 @@ class ClusterAccess(cdk.Stack):
                     # Groups instead of access policies: those know neither nodes nor NodePools.
                     kubernetes_groups=[group],
                 )
-        manifest = self._manifest(cluster)
+        filled: dict[str, str] = {}
+        if cluster.agent is not None:
+            filled = {
+                "IMAGE": cluster.agent.image,
+                "DEPLOYMENT": configuration.name,
+                "CLUSTER": cluster.name,
+            }
+            NodeAgent(
+                self,
+                "Agent",
+                cluster=cluster.name,
+                parameter_prefix=configuration.parameter_prefix,
+                retain=configuration.state.retain,
+                bucket=state.bucket,
+                interruptions=control.queues.main["interruptions"],
+                removers={n: f for n, f in functions.items() if n in _REMOVERS},
+            )
+        manifest = self._manifest(cluster, filled)
         cdk.CfnOutput(
             self,
             "Apply",
@@ -51,10 +75,11 @@ class ClusterAccess(cdk.Stack):
             value=f"aws s3 cp {manifest.s3_object_url} - | kubectl apply -f -",
         )
 
-    def _manifest(self, cluster: Cluster) -> assets.Asset:
+    def _manifest(self, cluster: Cluster, agent: Mapping[str, str]) -> assets.Asset:
         stage = cdk.Stage.of(self)
         if stage is None:
             raise ValueError("a stack belongs to an app")
         path = Path(stage.outdir, f"cluster-{cluster.name}.yaml")
-        path.write_text(yaml.safe_dump_all(cluster_manifest(cluster.namespaces), sort_keys=False))
+        objects = cluster_manifest(cluster.namespaces, agent)
+        path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
         return assets.Asset(self, "Manifest", path=str(path))

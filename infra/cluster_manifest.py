@@ -1,25 +1,37 @@
 """What an administrator applies in a cluster: rights of our groups, and guards of the tenants."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 _FOLDER = Path(__file__).parent
 _FILES = ("rbac.yaml", "admission-policy.yaml", "placeholders.yaml")
+_AGENT = "agent.yaml"
 
 
-def cluster_manifest(namespaces: Iterable[str]) -> list[dict[str, Any]]:
+def cluster_manifest(
+    namespaces: Iterable[str], agent: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
     """Return the objects of the files for these tenant namespaces.
 
-    A RoleBinding without a namespace is repeated for each; everything else is as written.
+    A RoleBinding without a namespace is repeated for each; everything else is as written. `agent`
+    fills in IMAGE, DEPLOYMENT and CLUSTER of the node agent; without it there is none.
     """
     repeated = sorted(namespaces)
+    texts = [(_FOLDER / name).read_text(encoding="utf-8") for name in _FILES]
+    if agent:
+        text = (_FOLDER / _AGENT).read_text(encoding="utf-8")
+        for name, value in agent.items():
+            text = re.sub(rf"(: |=){name}$", rf"\g<1>{value}", text, flags=re.MULTILINE)
+        texts.append(text)
     return [
         each
-        for name in _FILES
-        for document in yaml.safe_load_all((_FOLDER / name).read_text(encoding="utf-8"))
+        for text in texts
+        for document in yaml.safe_load_all(text)
         for each in _in_namespaces(document, repeated)
     ]
 

@@ -10,6 +10,7 @@ from constructs import Construct
 from sluice.configuration import Configuration
 
 from infra import code
+from infra.drills import Drills
 from infra.function import SluiceFunction
 from infra.functions import FunctionShape
 from infra.published import Published
@@ -60,6 +61,9 @@ class Control(cdk.Stack):
             self._grant_data(shape)
             self._grant_calls(shape)
         self._start_functions()
+        self._drills = (
+            Drills(self, "Drills", name=configuration.name) if configuration.drills else None
+        )
         self._publish()
 
     def _functions(self) -> dict[str, SluiceFunction]:
@@ -192,6 +196,7 @@ class Control(cdk.Stack):
                 },
                 "bus": self.bus.event_bus_name,
                 **self._api_address(),
+                **({"drill": self._drills.template.attr_id} if self._drills else {}),
             },
         )
 

@@ -27,9 +27,14 @@ SETTINGS = {
         "manifestBuckets": ["research-manifests"],
     },
     "clusters": [
-        {"name": "batch-1", "namespaces": ["nlp", "research"]},
+        {
+            "name": "batch-1",
+            "namespaces": ["nlp", "research"],
+            "agent": {"image": f"111122223333.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}"},
+        },
         {"name": "batch_2"},
     ],
+    "drills": True,
 }
 
 

@@ -49,7 +49,12 @@ def test_a_stack_name_avoids_the_underscore_of_a_cluster_name(assembly: Assembly
 def test_the_published_manifest_is_that_of_the_cluster(assembly: Assembly) -> None:
     written = (assembly.folder / "cluster-batch-1.yaml").read_text()
 
-    assert list(yaml.safe_load_all(written)) == cluster_manifest(["nlp", "research"])
+    objects = list(yaml.safe_load_all(written))
+    without_agent = cluster_manifest(["nlp", "research"])
+    assert objects[: len(without_agent)] == without_agent
+    assert {"DaemonSet", "ServiceAccount"} <= {each["kind"] for each in objects}
+    other = list(yaml.safe_load_all((assembly.folder / "cluster-batch_2.yaml").read_text()))
+    assert other == cluster_manifest(["default"]), "it asks for no agent"
     outputs = assembly.template("ClusterAccess-batch-1")["Outputs"]
     assert "kubectl apply -f -" in str(outputs["Apply"]["Value"])
 

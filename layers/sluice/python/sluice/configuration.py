@@ -70,11 +70,19 @@ class Submissions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Agent:
+    """The node agent, by the digest of its image."""
+
+    image: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """An existing EKS cluster and the tenants' namespaces in it."""
+    """An existing EKS cluster, the tenants' namespaces in it, and the agent of its nodes."""
 
     name: str
     namespaces: tuple[str, ...] = ("default",)
+    agent: Agent | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +96,7 @@ class Configuration:
     observability: Observability = field(default_factory=Observability)
     submissions: Submissions = field(default_factory=Submissions)
     clusters: tuple[Cluster, ...] = ()
+    drills: bool = False
 
     @property
     def parameter_prefix(self) -> str:
@@ -123,13 +132,20 @@ def parse(document: Any, *, source: str = FILE_NAME) -> Configuration:
     # Nothing that is deleted with its stack can be protected against deletion.
     state.setdefault("deletion_protection", state.get("retain", True))
     return Configuration(
-        **{name: document[name] for name in ("name", "region") if name in document},
+        **{name: document[name] for name in ("name", "region", "drills") if name in document},
         runtime=Runtime(**_fields(document.get("runtime", {}))),
         state=State(**state),
         observability=Observability(**_fields(document.get("observability", {}))),
         submissions=Submissions(**_fields(document.get("submissions", {}))),
-        clusters=tuple(Cluster(**_fields(each)) for each in document.get("clusters", [])),
+        clusters=tuple(_cluster(each) for each in document.get("clusters", [])),
     )
+
+
+def _cluster(document: Mapping[str, Any]) -> Cluster:
+    fields = _fields(document)
+    if agent := fields.get("agent"):
+        fields["agent"] = Agent(**agent)
+    return Cluster(**fields)
 
 
 def schema() -> dict[str, Any]:

@@ -205,6 +205,7 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
         c.caller, c.path[1], reason=_reason(c)
     ),
     ("POST", "workloads", "*", "reprioritize"): _reprioritize,
+    ("GET", "workloads", "*", "machines"): lambda api, c: api.query.machines(c.caller, c.path[1]),
     ("GET", "workloads", "*", "checkpoints"): lambda api, c: api.moves.checkpoints(
         c.caller, c.path[1]
     ),

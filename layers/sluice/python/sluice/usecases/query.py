@@ -169,6 +169,20 @@ class Query:
         workload = self.find(caller, reference)
         return {"items": [dict(line) for line in self.timeline.of(workload.id)]}
 
+    def machines(self, caller: Authority, reference: str) -> Json:
+        """Where its pods run now: node, and what the inventory knows of the instance."""
+        workload = self.find(caller, reference)
+        known = {str(row.get("node")): row for row in self.nodes.of(workload.cluster)}
+        names = sorted({node for node in self._nodes_now(workload) if node})
+        shown = ("instance", "type", "zone", "capacity_type", "nodepool", "checkpoint")
+        return {
+            "items": [
+                {"node": name}
+                | {key: row[key] for key in shown if (row := known.get(name, {})).get(key)}
+                for name in names
+            ]
+        }
+
     def objects(self, caller: Authority, kind: str, name: str | None = None) -> Json:
         """The applied objects of a kind, verbatim. Tenants see what the queues are made of."""
         if kind in {"Tenant", "Budget"}:
@@ -336,6 +350,17 @@ class Query:
             if w.id.startswith(prefix)
         }
         return list(found.values())
+
+    def _nodes_now(self, workload: Workload) -> list[str]:
+        """Raises UnreachableError."""
+        if self.clusters is None or workload.state not in ON_CLUSTER or not workload.cluster:
+            return []
+        selector = f"{WORKLOAD_LABEL}={workload.id},{GENERATION_LABEL}={workload.generation}"
+        try:
+            pods, _ = self.clusters.cluster(workload.cluster).list("Pod", selector=selector)
+        except ClusterError as error:
+            raise UnreachableError(f"cluster {workload.cluster} is silent: {error}") from error
+        return [str(pod["spec"].get("nodeName", "")) for pod in pods]
 
     def _live(self, workload: Workload) -> list[tuple[int, str, str]]:
         """Containers of the pods that exist now; none if the cluster does not tell."""
