@@ -39,6 +39,7 @@ SLUICE = Path(sys.executable).with_name("sluice")
 QUOTA = CLONE / "examples" / "demo" / "quota.yaml"
 NAMESPACE, QUEUE = "team-blue", "research"
 THREADS = 16
+LOOKED_AT = 25
 WARM_UP = 100  # Jobs that start every Lambda that the load will need
 
 
@@ -160,15 +161,21 @@ class Submitter:
         assert not answer.get("Failed")
 
     def ended(self, ids: list[str]) -> list[Any]:
-        """The records, once all have ended and given their quota back."""
-        while True:
-            records = self.workloads.get_many(ids)
-            if len(records) == len(ids) and all(
-                r.state in ("FINISHED", "REJECTED", "CANCELLED") and not r.reservation
-                for r in records
-            ):
-                return records
-            time.sleep(1)
+        """The records, once all have ended and given their quota back.
+
+        Looks at a few at a time: reading all of them again and again would be a load of its own.
+        """
+        done: dict[str, Any] = {}
+        while left := [each for each in ids if each not in done][:LOOKED_AT]:
+            over = {r.id: r for r in self.workloads.get_many(left) if is_over(r)}
+            done |= over
+            if len(over) < len(left):
+                time.sleep(0.5)
+        return [done[each] for each in ids]
+
+
+def is_over(record: Any) -> bool:
+    return record.state in ("FINISHED", "REJECTED", "CANCELLED") and not record.reservation
 
 
 def document(key: str) -> str:
