@@ -27,7 +27,7 @@ COLUMNS = (
     Column("TOOK", lambda row: f"{row['took_ms'] / 1000:.1f} s"),
     Column("NODE", lambda row: row["node"]),
     Column("FROM", lambda row: row["from"]),
-    Column("ADDRESS", lambda row: row["uri"]),
+    Column("ADDRESS", lambda row: "removed" if row["removed"] else row["uri"]),
 )
 
 

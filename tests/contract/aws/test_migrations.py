@@ -18,7 +18,7 @@ from sluice.core.interruption import Kind, Notice
 from sluice.core.losses import Loss
 from sluice.core.migration import Migration, Saved, Stage
 from sluice.core.options import CheckpointMode
-from sluice.core.replacement import Ban
+from sluice.core.quarantine import Ban, Cause, Offering
 from sluice.ports import Losses, Migrations, Nodes, Offerings
 
 from tests.contract.aws.ports import KEYS, make_table
@@ -145,19 +145,23 @@ def test_what_leaves_the_list_waits_until_its_archive_is_removed(ports: Recoveri
     migrations.forget("w1", [a_checkpoint(2)])
     assert migrations.dropped("w1") == []
     migrations.drop("w1")
-    assert migrations.checkpoints("w1") == []
-    assert len(migrations.dropped("w1")) == 3
+    assert {each.removed for each in migrations.checkpoints("w1")} == {True}
+    migrations.drop("w1")
+    assert [each.removed for each in migrations.dropped("w1")] == [False] * 3
     assert migrations.dropped("nobody") == []
 
 
-def test_barred_offerings_are_kept_by_cluster(ports: Recovering) -> None:
-    ban, other = Ban("c5.large", "z-1", NOW, NOW + 10), Ban("c5.large", "z-2", NOW, NOW + 20, 2)
+def test_barred_offerings_and_pools_are_kept_by_cluster(ports: Recovering) -> None:
+    ban = Ban(Offering("c5.large", "z-1", "spot"), Cause.LOST, NOW, NOW + 10)
+    other = replace(ban, offering=Offering("c5.large", "z-1", "on-demand"), until=NOW + 20)
+    pool = Ban(Offering(pool="spot"), Cause.SOLD_OUT, NOW, NOW + 5, 2, "no capacity")
+    again = replace(ban, cause=Cause.SOLD_OUT, until=NOW + 30, strikes=3)
 
-    for each in (ban, other, replace(ban, until=NOW + 30, strikes=3)):
+    for each in (ban, other, pool, again):
         ports.offerings.ban(CLUSTER, each)
 
-    found = {each.zone: each for each in ports.offerings.banned(CLUSTER)}
-    assert found == {"z-1": replace(ban, until=NOW + 30, strikes=3), "z-2": other}
+    found = {each.offering.key: each for each in ports.offerings.banned(CLUSTER)}
+    assert found == {each.offering.key: each for each in (again, other, pool)}
     assert ports.offerings.banned("elsewhere") == []
 
 
@@ -172,9 +176,9 @@ def test_the_first_word_on_a_lost_machine_counts(ports: Recovering) -> None:
 
 
 def test_losses_and_bans_are_no_machines(ports: Recovering) -> None:
-    ports.offerings.ban(CLUSTER, Ban("c5.large", "z-1", NOW, NOW + 10))
+    ports.offerings.ban(CLUSTER, Ban(Offering("c5.large", "z-1"), Cause.LOST, NOW, NOW + 10))
     ports.losses.record(CLUSTER, Loss("i-1", NOW, "spot", True))
     ports.nodes.put_many(CLUSTER, [{"instance": "i-1", "seen_at": NOW}])
 
     assert [each["instance"] for each in ports.nodes.of(CLUSTER)] == ["i-1"]
-    assert ports.nodes.find(CLUSTER, "c5.large/z-1") is None
+    assert ports.nodes.find(CLUSTER, "c5.large/z-1/") is None

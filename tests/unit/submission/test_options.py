@@ -192,3 +192,10 @@ def test_a_volume_may_not_hide_one_of_the_verbatim_job():
     )
 
     assert set(errors(document)) == {"spec.volumes[0].name", "spec.volumes[0].mountPath"}
+
+
+def test_cedana_is_refused_with_what_to_use_instead() -> None:
+    found = errors(a_workload(checkpoint={"mode": "cedana"}))
+
+    assert list(found) == ["spec.checkpoint.mode"]
+    assert "use kubelet or application" in found["spec.checkpoint.mode"]

@@ -268,10 +268,8 @@ def test_an_archive_that_cannot_be_removed_is_tried_again() -> None:
     assert sorted(plane.archives.removed) == ["repo/x:1", "repo/x:2"]
 
 
-@pytest.mark.parametrize(("code", "left"), [(0, 0), (1, 2)])
-def test_what_succeeded_needs_no_checkpoints_and_what_failed_keeps_them(
-    code: int, left: int
-) -> None:
+@pytest.mark.parametrize(("code", "gone"), [(0, 2), (1, 0)])
+def test_what_succeeded_needs_no_archives_and_what_failed_keeps_them(code: int, gone: int) -> None:
     plane = Plane()
     running(plane, KUBELET)
     saves(plane, 1, 2)
@@ -280,4 +278,6 @@ def test_what_succeeded_needs_no_checkpoints_and_what_failed_keeps_them(
     plane.look()
 
     assert plane.record().state is State.FINISHED
-    assert len(plane.migrations.checkpoints("w1")) == left
+    assert len(plane.archives.removed) == gone
+    listed = [each.removed for each in plane.migrations.checkpoints("w1")]
+    assert listed == [bool(gone)] * 2, "the lineage stays"

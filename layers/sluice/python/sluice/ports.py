@@ -368,7 +368,7 @@ class Migrations(Protocol):
         ...
 
     def drop(self, workload_id: str) -> None:
-        """Take every checkpoint of a workload off the list."""
+        """Every archive of a workload is to go; its checkpoints stay listed as removed."""
         ...
 
     def dropped(self, workload_id: str) -> list[Checkpoint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import sqrt
 from statistics import median
@@ -65,6 +65,8 @@ class Checkpoint:
     parent: str = ""
     node: str = ""
     image: str = ""
+    removed: bool = False
+    """Its archive is gone or going, since its workload has succeeded; the line stays."""
 
     @property
     def source(self) -> str:
@@ -82,6 +84,7 @@ class Checkpoint:
             "parent": self.parent,
             "node": self.node,
             "image": self.image,
+            "removed": self.removed,
         }
 
 
@@ -117,7 +120,10 @@ class Catalogue:
         return Catalogue(kept, (*self.dropped, *left))
 
     def drop(self) -> Catalogue:
-        return Catalogue((), (*self.dropped, *self.kept))
+        """All archives are to go; the lines stay, for the lineage."""
+        going = [each for each in self.kept if not each.removed]
+        lines = tuple(replace(each, removed=True) for each in self.kept)
+        return Catalogue(lines, (*self.dropped, *going))
 
     def forget(self, removed: Iterable[Checkpoint]) -> Catalogue:
         places = {each.uri for each in removed}
