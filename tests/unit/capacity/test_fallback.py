@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sluice.core.capacity import Closure
 from sluice.core.catalog import Catalog
 from sluice.core.cycle import Cycle, Gathered, decide
-from sluice.core.fallback import RECLAIMS, Market, choose, kinds_of, reclaims
+from sluice.core.fallback import RECLAIMS, Market, choose, kinds_of, leaves_spot, reclaims
 from sluice.core.model import Policy, ResourceFlavor
 from sluice.core.reasons import Reason
-from sluice.core.workload import PodSet, State, Workload
+from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, Workload
 
 from tests.unit.capacity.builders import NOW
 from tests.unit.core.builders import a_queue, group, quota
@@ -117,6 +117,31 @@ def test_a_workload_may_say_how_many_reclaims_it_bears() -> None:
 
     assert flavors_for(patient) is None
     assert flavors_for(work(lost=1, recovery={"on_demand_after": 1})) == ("on-demand", "spot")
+
+
+def held(lost: int, flavor: str = "spot", **options: Any) -> Workload:
+    assigned = (PodSetAssignment("main", 1, {"cpu": flavor}),)
+    reservation = Reservation(0, "research", "batch-1", NOW, assigned)
+    return replace(work(lost=lost, **options), reservation=reservation)
+
+
+@pytest.mark.parametrize(
+    ("workload", "shut", "leaves"),
+    [
+        (held(RECLAIMS - 1), (), True),
+        (held(RECLAIMS - 2), (), False),
+        (held(RECLAIMS - 1, "on-demand"), (), False),
+        (held(RECLAIMS - 1), ("on-demand",), False),
+        (held(RECLAIMS - 1, capacity="spot"), (), False),
+        (held(0, recovery={"on_demand_after": 1}), (), True),
+    ],
+)
+def test_one_loss_too_many_sends_work_back_only_where_it_gains_by_that(
+    workload: Workload, shut: tuple[str, ...], *, leaves: bool
+) -> None:
+    closed = {"batch-1": dict.fromkeys(shut, SOLD_OUT)}
+
+    assert leaves_spot(workload, QUEUE, market(closed)) is leaves
 
 
 def test_moves_that_users_asked_for_are_no_reclaims() -> None:

@@ -7,7 +7,7 @@ or puts on-demand first for work that spot has failed too often.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sluice.core import job_status
@@ -102,8 +102,31 @@ def wants_on_demand(workload: Workload) -> bool:
     """Whether it has lost enough spot machines to be worth the price of one that stays."""
     if workload.options.get("capacity") == Capacity.SPOT:
         return False
+    return workload.steady or reclaims(workload) >= _bearable(workload)
+
+
+def leaves_spot(workload: Workload, queue: ClusterQueue, market: Market) -> bool:
+    """Whether losing its present machine to EC2 is once too often, and there is something else.
+
+    Only where its queue has an on-demand flavor that can be bought now: else it is better off with
+    the quota that it holds.
+    """
+    if workload.reservation is None or reclaims(workload) + 1 < _bearable(workload):
+        return False
+    choice = choose(replace(workload, steady=True), queue, market, {})
+    order = [flavor.name for group in queue.resource_groups for flavor in group.flavors]
+    first = (choice.flavors or tuple(order))[:1] if choice.gate is None else ()
+    held = {f for s in workload.reservation.pod_sets for f in s.flavors.values()}
+    return bool(first) and first[0] not in held and _stays(first[0], market)
+
+
+def _bearable(workload: Workload) -> int:
     recovery = workload.options.get("recovery") or {}
-    return reclaims(workload) >= int(recovery.get("on_demand_after", RECLAIMS))
+    return int(recovery.get("on_demand_after", RECLAIMS))
+
+
+def _stays(flavor: str, market: Market) -> bool:
+    return bool(market.kinds.get(flavor, frozenset()) & STEADY)
 
 
 def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken) -> Choice:
@@ -113,7 +136,7 @@ def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken
     )
     asked = [name for name in order if _accepts(workload, name, market)]
     if wants_on_demand(workload):
-        asked.sort(key=lambda name: not market.kinds.get(name, frozenset()) & STEADY)
+        asked.sort(key=lambda name: not _stays(name, market))
     wanted = total_size(workload)
     closed = {n: why for n in asked if (why := _shut(n, market, wanted, taken))}
     open_now = [name for name in asked if name not in closed]

@@ -80,11 +80,12 @@ class S3Volume(TypedDict, total=False):
 class Options(TypedDict, total=False):
     """Vetted options as the workload record stores them; absent means not asked for.
 
-    Durations in the unit of their name, money in cents. `recovery` is `{backoff_seconds, retries,
-    rules: [{exit_codes, action, counts_against_budget}]}`, `deadlines` `{max_pending_seconds,
-    max_runtime_seconds}`, `placement` `[{flavor, clusters, after_pending_seconds}]`,
-    `pending_policy` `[{reason, after_seconds, action}]`, `depends_on` `[{name | id, condition}]`,
-    `security` what rendering adds to pods: `{level, run_as_user, service_account}`.
+    Durations in the unit of their name, money in cents. `recovery` is `{backoff_seconds,
+    on_demand_after, retries, rules: [{exit_codes, action, counts_against_budget}]}`, `deadlines`
+    `{max_pending_seconds, max_runtime_seconds}`, `placement` `[{flavor, clusters,
+    after_pending_seconds}]`, `pending_policy` `[{reason, after_seconds, action}]`, `depends_on`
+    `[{name | id, condition}]`, `security` what rendering adds to pods: `{level, run_as_user,
+    service_account}`.
     """
 
     checkpoint: Checkpoint
@@ -259,10 +260,12 @@ def _checkpoint(fields: SpecFields) -> Checkpoint:
 def _recovery(fields: SpecFields, options: Options) -> None:
     recovery: dict[str, Any] = {}
     interruption, failure = fields.map("onInterruption"), fields.map("onFailure")
-    interruption.knows("maxRecoveries", "backoff")
+    interruption.knows("maxRecoveries", "backoff", "onDemandAfter")
     failure.knows("retries", "rules")
     if interruption.has("maxRecoveries"):
         options["max_recoveries"] = _count(interruption, "maxRecoveries", 10_000)
+    if interruption.has("onDemandAfter"):
+        recovery["on_demand_after"] = _count(interruption, "onDemandAfter", 10_000)
     if interruption.has("backoff"):
         recovery["backoff_seconds"] = _seconds(interruption, "backoff", most=86_400)
     if failure.has("retries"):

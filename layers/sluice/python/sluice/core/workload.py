@@ -120,6 +120,7 @@ class Workload:
     reason: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Mapping[str, str], ...] = ()
     restore_from: str = ""
+    steady: bool = False
     checkpoint_at: int = 0
     runs: tuple[Mapping[str, Any], ...] = ()
 
@@ -431,6 +432,21 @@ def saved(workload: Workload, at: int) -> Change:
     """A complete checkpoint shows the workload as it was at `at`."""
     guard = Guard((State.DISPATCHED, State.RECLAIMING), workload.generation)
     return Change(workload, guard, {"checkpoint_at": at})
+
+
+def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:
+    """Instead of a move: back into the queue with its checkpoint, for a machine that stays.
+
+    `admit` gives its quota back, and admits it again with on-demand flavors first.
+    """
+    guard = Guard(
+        (State.RECLAIMING,),
+        workload.generation,
+        workload.uid,
+        ("gone",),
+        intent=IntentKind.MIGRATE,
+    )
+    return Change(workload, guard, {"intent": intent, "restore_from": restore_from, "steady": True})
 
 
 def hold(workload: Workload, *, on: bool) -> Change:

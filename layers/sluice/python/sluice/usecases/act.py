@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
+from sluice.core.fallback import leaves_spot
 from sluice.core.model import ResourceFlavor, Toleration
 from sluice.core.observation import LATE_DISPATCH_MS
 from sluice.core.quarantine import avoiding
@@ -72,7 +73,8 @@ class Act:
         records = [w for w in self.workloads.get_many(ids) if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
         moving = [w for w in records if moves(w)]
-        moved = self.workloads.get_many(self.migrate(cluster, moving))
+        leaving = self.leaving_spot(moving) if moving else frozenset[str]()
+        moved = self.workloads.get_many(self.migrate(cluster, moving, leaving))
         wanted = [w for w in (*records, *moved) if self.waits_for_dispatch(w)]
         unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
         troubles = self.dispatch(cluster_name, cluster, wanted) if wanted else []
@@ -91,6 +93,16 @@ class Act:
         if workload.state is State.DISPATCHED:
             return self.clock.now() - workload.dispatched_at > LATE_DISPATCH_MS
         return workload.state is State.ADMITTED
+
+    def leaving_spot(self, moving: Sequence[Workload]) -> frozenset[str]:
+        """Those that have lost spot machines often enough to wait for another kind."""
+        snapshot = self.catalog.snapshot()
+        queues = configured(snapshot).queues.cluster_queues
+        plans = {name: self.pools.plans(name) for name in snapshot.of("Cluster")}
+        market = market_of(snapshot, plans, self.clock.now())
+        return frozenset(
+            w.id for w in moving if w.cq in queues and leaves_spot(w, queues[w.cq], market)
+        )
 
     def dispatch(
         self, name: str, cluster: Cluster, wanted: Sequence[Workload]

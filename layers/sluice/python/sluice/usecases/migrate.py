@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sluice.core import checkpointing, migration, recovery
 from sluice.core import workload as lifecycle
 from sluice.core.checkpointing import Checkpoint
+from sluice.core.fallback import INTERRUPTIONS
 from sluice.core.happenings import Happening
 from sluice.core.marks import answer
 from sluice.core.migration import Migration, Saved, Step, View, migration_id
+from sluice.core.reasons import Reason
 from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
-from sluice.core.workload import IntentKind, State, Workload, after
+from sluice.core.workload import Intent, IntentKind, State, Workload, after
 from sluice.errors import SluiceError
 from sluice.ports import Archives, Clock, Cluster, Document, Migrations, Timeline, Workloads
 from sluice.usecases.stopping import pods_of, stop
@@ -32,11 +34,16 @@ class Migrate:
     timeline: Timeline
     clock: Clock
 
-    def __call__(self, cluster: Cluster, moving: Iterable[Workload]) -> list[str]:
-        """Returns the ids of those that are admitted again and wait to be dispatched."""
-        return [w.id for w in moving if self.carry_on(cluster, w)]
+    def __call__(
+        self, cluster: Cluster, moving: Iterable[Workload], leaving: Collection[str] = ()
+    ) -> list[str]:
+        """Returns the ids of those that are admitted again and wait to be dispatched.
 
-    def carry_on(self, cluster: Cluster, workload: Workload) -> bool:
+        Those in `leaving` go back to their queues if EC2 has taken their machine.
+        """
+        return [w.id for w in moving if self.carry_on(cluster, w, leaves=w.id in leaving)]
+
+    def carry_on(self, cluster: Cluster, workload: Workload, *, leaves: bool = False) -> bool:
         record = self.migrations.get(migration_id(workload.id, workload.generation))
         pods = [] if workload.gone else pods_of(cluster, workload)
         if record is not None:
@@ -53,7 +60,7 @@ class Migrate:
             if stopped is None:
                 return False
             workload = stopped
-        return self.move(workload, record)
+        return self.move(workload, record, leaves=leaves)
 
     def stop(
         self, cluster: Cluster, workload: Workload, record: Migration | None
@@ -73,8 +80,11 @@ class Migrate:
             return None
         return after(change)
 
-    def move(self, workload: Workload, record: Migration | None) -> bool:
-        """The source is gone: the next generation takes over reservation and checkpoint."""
+    def move(self, workload: Workload, record: Migration | None, *, leaves: bool = False) -> bool:
+        """The source is gone: the next generation takes over reservation and checkpoint.
+
+        One that `leaves` takes over the checkpoint only.
+        """
         now = self.clock.now()
         kept = checkpointing.retained(self.migrations.checkpoints(workload.id))
         last = kept[0].source if kept else workload.restore_from
@@ -88,6 +98,12 @@ class Migrate:
             account = migration.account(record, workload, good_at(source, record, kept))
         else:
             source = last
+        if leaves and record is not None and record.kind in INTERRUPTIONS:
+            why = "it lost spot machines too often: back in its queue, on-demand flavors first"
+            intent = Intent(IntentKind.REQUEUE, Reason.INSUFFICIENT_INSTANCE, why)
+            if self.workloads.apply([lifecycle.leave_spot(workload, source, intent)]) == [True]:
+                self.advance(workload, migration.abandoned(record, why))
+            return False
         moved = self.workloads.apply([lifecycle.move(workload, source, now, account)]) == [True]
         if moved and record is not None:
             self.advance(workload, migration.restoring(record, source, now))
