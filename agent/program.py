@@ -52,8 +52,9 @@ class Agent:
         while not stop.is_set():
             try:
                 self._watch(stop)
-            except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
-                log.warning("the watch broke: %s", error)
+            except (ApiException, urllib3.exceptions.HTTPError, OSError, KeyError) as error:
+                # KeyError: the client looks for what it has not made of an event of type ERROR.
+                log.warning("the watch broke: %r", error)
                 stop.wait(RETRY_SECONDS)
 
     def _watch(self, stop: threading.Event) -> None:
@@ -62,12 +63,13 @@ class Agent:
             label_selector=WORKLOAD,
             field_selector=self.nodes.field_selector,
             timeout_seconds=WATCH_SECONDS,
+            deserialize=False,  # plain documents: its objects cost far more than the JSON
         )
         for event in stream:
             if stop.is_set():
                 return
             if event["type"] in {"ADDED", "MODIFIED"}:
-                self.look(event["raw_object"])
+                self.look(event["object"])
 
     def look(self, pod: dict[str, Any]) -> None:
         order = order_of(pod)
