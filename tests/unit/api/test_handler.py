@@ -11,7 +11,7 @@ from sluice.core.faults import Fault
 from sluice.core.reasons import Reason
 
 from functions.api import handler
-from tests.unit.api.control_plane import ADMIN, CONTEXT, RED, ControlPlane, native
+from tests.unit.api.control_plane import ADMIN, BLUE, CONTEXT, RED, ControlPlane, native
 
 
 def raw(plane: ControlPlane, body: str, path: str = "/catalog", **event: Any) -> Any:
@@ -278,3 +278,18 @@ def test_why_names_the_right_that_keeps_observe_from_a_dispatched_workload() -> 
 
     told = plane.call("GET", f"/workloads/{job}/why", ADMIN)[1]
     assert told["headline"].startswith("observe cannot do its work")
+
+
+def test_rejected_documents_without_a_queue_of_theirs_are_listed_too() -> None:
+    plane = ControlPlane()
+    plane.deliver("{")
+    plane.send(native("lost", 1, queue="nowhere"))
+
+    listed = plane.call("GET", "/workloads", RED)[1]["items"]
+
+    assert {each["reason"]["code"] for each in listed} == {
+        "MISCONFIGURATION:SchemaInvalid",
+        "MISCONFIGURATION:UnknownQueue",
+    }
+    assert {each["queue"] for each in listed} == {"red/-"}
+    assert plane.call("GET", "/workloads", BLUE)[1]["items"] == []

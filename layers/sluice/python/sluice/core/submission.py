@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sluice.core.tenants import Tenant
 
 BATCH: Final = "batch/v1"
+NO_QUEUE: Final = "-"  # under this name rejected documents are listed that have no queue
 JOBSET: Final = "jobset.x-k8s.io/v1alpha2"
 MAX_ERRORS: Final = 50
 _KINDS: Final = {"Workload": API_VERSION, "Job": BATCH, "JobSet": JOBSET}
@@ -384,10 +385,10 @@ def _rejected(
 
 
 def _plausible_queue(body: Mapping[str, Any]) -> str:
-    """The queue that a rejected document names, for listing it there; "-" if it names none."""
+    """The queue that a rejected document names, for listing it there; NO_QUEUE if it names none."""
     spec, labels = body.get("spec"), _metadata(body).get("labels")
     named = spec.get("queue") if body.get("kind") == "Workload" and isinstance(spec, dict) else None
     if named is None and isinstance(labels, dict):
         named = _first(QUEUE_LABELS, labels)
     name = str(named or "").rpartition("/")[2]
-    return name if _QUEUE.fullmatch(name) else "-"
+    return name if _QUEUE.fullmatch(name) else NO_QUEUE

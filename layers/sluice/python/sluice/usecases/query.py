@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.cycle import schedule
+from sluice.core.submission import NO_QUEUE
 from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
@@ -313,7 +314,9 @@ class Query:
     def _queues(self, caller: Authority, snapshot: CatalogSnapshot, queue: str) -> list[str]:
         """The LocalQueues that a list reads. Raises ForbiddenError for one of somebody else."""
         if not queue:
-            names = snapshot.of("LocalQueue")
+            names = set(snapshot.of("LocalQueue"))
+            homes = {name.partition("/")[0] for name in names} | set(caller.namespaces)
+            names |= {f"{namespace}/{NO_QUEUE}" for namespace in homes}
             return sorted(name for name in names if caller.may_see(name.partition("/")[0]))
         if "/" in queue:
             if not caller.may_see(queue.partition("/")[0]):

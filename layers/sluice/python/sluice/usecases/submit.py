@@ -12,7 +12,7 @@ from sluice.core import dependencies, documents, tenants
 from sluice.core.fitness import impossible
 from sluice.core.identity import digest, workload_id
 from sluice.core.reasons import Reason
-from sluice.core.submission import Accepted, Rejected, submission
+from sluice.core.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.tenants import Tenant
 from sluice.core.workload import PodSet, State, Workload
 from sluice.errors import ManifestUnavailable
@@ -188,9 +188,10 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         there = [key for key in queues.local_queues if key.startswith(f"{namespace}/")]
         known = ", ".join(sorted(key.partition("/")[2] for key in there)) or "none"
         message = f"LocalQueue {found.queue} does not exist; queues of {namespace}: {known}"
-        return rejected(
+        nowhere = rejected(
             found, Reason.UNKNOWN_QUEUE, [{"field": "spec.queue", "message": message}]
-        ), None
+        )
+        return replace(nowhere, queue=f"{namespace}/{NO_QUEUE}"), None
     name = found.priority_class or DEFAULT_PRIORITY_CLASS
     priority = queues.priority_classes.get(name)
     if priority is None and found.priority_class:
