@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sluice.usecases.callers import Caller
 
 from tests.unit.api.control_plane import (
+    ACCOUNT,
     ADMIN,
     BLUE,
     COMPANY,
@@ -164,3 +166,9 @@ def test_why_names_no_workload_of_another_tenant() -> None:
 
     assert answer["holders"][0]["name"] == "(another tenant's)"
     assert "theirs" not in str(answer)
+
+
+def test_the_root_user_is_known_by_its_arn_before_its_account() -> None:
+    root = f"arn:aws:iam::{ACCOUNT}:root"
+
+    assert [*Caller(ACCOUNT, root, ACCOUNT).principals()] == [root, ACCOUNT]

@@ -47,7 +47,8 @@ class Caller:
         The session name of a role plays no part: whoever may assume the role chooses it. A role's
         name is unique in its account, so its path plays none either.
         """
-        if unique := self.user_id.partition(":")[0]:
+        unique = self.user_id.partition(":")[0]
+        if unique not in {"", self.account}:  # the account itself is the root user's id
             yield unique
         kind, _, rest = self.arn.rpartition(":")[2].partition("/")
         if kind == "assumed-role":
