@@ -173,6 +173,35 @@ def test_flavors_of_which_nothing_is_known_are_taken_at_their_word() -> None:
     assert choose(work(capacity="on-demand"), QUEUE, Market({"c": ()}), {}).flavors is None
 
 
+HOUR = 3_600_000
+RACE = {"deadlines": {"finish_within_seconds": 36_000, "expected_runtime_seconds": 14_400}}
+
+
+@pytest.mark.parametrize(
+    ("hours_passed", "tried"),
+    [
+        (0, ("spot",)),  # ahead: it waits for spot, whatever on-demand has
+        (1, None),  # behind: the queue's own order
+        (6, ("on-demand", "spot")),  # the last chance
+    ],
+)
+def test_a_deadline_decides_what_is_tried(hours_passed: int, tried: tuple[str, ...] | None) -> None:
+    racing = replace(work(checkpoint={"mode": "application"}, **RACE), created_at=NOW)
+    then = replace(market(), now=NOW + hours_passed * HOUR)
+
+    assert choose(racing, QUEUE, then, {}).flavors == tried
+
+
+def test_who_is_ahead_of_its_deadline_waits_while_spot_is_sold_out() -> None:
+    racing = replace(work(checkpoint={"mode": "application"}, **RACE), created_at=NOW)
+    now = replace(market({"batch-1": {"spot": SOLD_OUT}}), now=NOW)
+
+    gate = choose(racing, QUEUE, now, {}).gate
+
+    assert gate is not None
+    assert gate.code == Reason.INSUFFICIENT_INSTANCE
+
+
 @given(
     lost=st.integers(0, 5),
     capacity=st.sampled_from(["", "spot", "on-demand"]),

@@ -143,6 +143,7 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
             "spec.recovery.onFailure.rules[0].exitCodes[0]",
         ),
         ({"deadlines": {"maxRuntime": "3 days"}}, "spec.deadlines.maxRuntime"),
+        ({"deadlines": {"finishWithin": "9h"}}, "spec.deadlines.finishWithin"),
         ({"placement": [{"clusters": []}]}, "spec.placement[0].flavor"),
         ({"pendingPolicy": [{"reason": "slow"}]}, "spec.pendingPolicy[0].reason"),
         ({"dependsOn": [{"name": "a", "id": "b"}]}, "spec.dependsOn[0].name"),

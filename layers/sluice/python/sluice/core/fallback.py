@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
+from sluice.core.can_be_late import Pace, race_of
+from sluice.core.can_be_late import pace as pace_of
 from sluice.core.capacity import (
     ON_DEMAND,
     RESERVED,
@@ -48,7 +50,7 @@ _GIVEN_UP: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What is known of the flavors.
+    """What is known of the flavors, at `now` (epoch ms).
 
     `kinds` maps a flavor to the capacity types of its machines (absent: unknown); `offers` a
     cluster to its flavors (empty: all); `closed` cluster and flavor to why it cannot be had.
@@ -57,6 +59,7 @@ class Market:
     offers: Mapping[str, Sequence[str]]
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     closed: Mapping[str, Mapping[str, Closure]] = field(default_factory=dict)
+    now: int = 0
 
     def offered(self, cluster: str, flavors: Collection[str]) -> bool:
         return not self.offers[cluster] or set(flavors) <= set(self.offers[cluster])
@@ -111,7 +114,9 @@ def leaves_spot(workload: Workload, queue: ClusterQueue, market: Market) -> bool
     Only where its queue has an on-demand flavor that can be bought now: else it is better off with
     the quota that it holds.
     """
-    if workload.reservation is None or reclaims(workload) + 1 < _bearable(workload):
+    enough = reclaims(workload) + 1 >= _bearable(workload)
+    late = _pace(workload, market.now) is Pace.LAST_CHANCE
+    if workload.reservation is None or not (enough or late):
         return False
     choice = choose(replace(workload, steady=True), queue, market, {})
     order = [flavor.name for group in queue.resource_groups for flavor in group.flavors]
@@ -125,6 +130,20 @@ def _bearable(workload: Workload) -> int:
     return int(recovery.get("on_demand_after", RECLAIMS))
 
 
+def _pace(workload: Workload, now: int) -> Pace | None:
+    """How it stands against its deadline; None without one, or if it insists on a kind."""
+    race = None if workload.options.get("capacity") else race_of(workload, now)
+    return None if race is None else pace_of(race)
+
+
+def _waits_for(flavor: str, queue: ClusterQueue, market: Market) -> bool:
+    """Whether it is spot, or in a group of resources that has no spot."""
+    groups = [{each.name for each in group.flavors} for group in queue.resource_groups]
+    (own,) = [group for group in groups if flavor in group][:1]
+    spot = {name for name in own if SPOT in market.kinds.get(name, frozenset())}
+    return not spot or flavor in spot
+
+
 def _stays(flavor: str, market: Market) -> bool:
     return bool(market.kinds.get(flavor, frozenset()) & STEADY)
 
@@ -135,8 +154,11 @@ def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken
         dict.fromkeys(flavor.name for group in queue.resource_groups for flavor in group.flavors)
     )
     asked = [name for name in order if _accepts(workload, name, market)]
-    if wants_on_demand(workload):
+    pace = _pace(workload, market.now)
+    if wants_on_demand(workload) or pace is Pace.LAST_CHANCE:
         asked.sort(key=lambda name: not _stays(name, market))
+    elif pace is Pace.AHEAD:  # it can afford to wait for spot, where there is any
+        asked = [name for name in asked if _waits_for(name, queue, market)]
     wanted = total_size(workload)
     closed = {n: why for n in asked if (why := _shut(n, market, wanted, taken))}
     open_now = [name for name in asked if name not in closed]

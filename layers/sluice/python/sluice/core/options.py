@@ -82,10 +82,10 @@ class Options(TypedDict, total=False):
 
     Durations in the unit of their name, money in cents. `recovery` is `{backoff_seconds,
     on_demand_after, retries, rules: [{exit_codes, action, counts_against_budget}]}`, `deadlines`
-    `{max_pending_seconds, max_runtime_seconds}`, `placement` `[{flavor, clusters,
-    after_pending_seconds}]`, `pending_policy` `[{reason, after_seconds, action}]`, `depends_on`
-    `[{name | id, condition}]`, `security` what rendering adds to pods: `{level, run_as_user,
-    service_account}`.
+    `{max_pending_seconds, max_runtime_seconds, finish_within_seconds, expected_runtime_seconds}`,
+    `placement` `[{flavor, clusters, after_pending_seconds}]`, `pending_policy` `[{reason,
+    after_seconds, action}]`, `depends_on` `[{name | id, condition}]`, `security` what rendering
+    adds to pods: `{level, run_as_user, service_account}`.
     """
 
     checkpoint: Checkpoint
@@ -292,12 +292,19 @@ def _rule(fields: SpecFields) -> dict[str, Any]:
 
 
 def _deadlines(fields: SpecFields) -> dict[str, int]:
-    fields.knows("maxPending", "maxRuntime")
+    fields.knows("maxPending", "maxRuntime", "finishWithin", "expectedRuntime")
     found = {
         f"{stored}_seconds": _seconds(fields, written)
-        for written, stored in (("maxPending", "max_pending"), ("maxRuntime", "max_runtime"))
+        for written, stored in (
+            ("maxPending", "max_pending"),
+            ("maxRuntime", "max_runtime"),
+            ("finishWithin", "finish_within"),
+            ("expectedRuntime", "expected_runtime"),
+        )
         if fields.has(written)
     }
+    if ("finish_within_seconds" in found) != ("expected_runtime_seconds" in found):
+        fields.wrong("finishWithin", "and expectedRuntime go together: give both, or neither")
     fields.close()
     return found
 

@@ -77,7 +77,7 @@ def market_of(
                 served.setdefault(flavor, set()).update(each.capacity_types)
     closed = {cluster: shut(of_cluster, now) for cluster, of_cluster in plans.items()}
     flavors = configured(snapshot).queues.flavors
-    return Market(clusters_of(snapshot), kinds_of(flavors, served), closed)
+    return Market(clusters_of(snapshot), kinds_of(flavors, served), closed, now)
 
 
 class _Keyed:
