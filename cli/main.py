@@ -27,6 +27,7 @@ VERBS = (
     Verb("release", "cli.commands.steer:release", "Undo hold.", STEER),
     Verb("requeue", "cli.commands.steer:requeue", "Stop workloads and queue them again.", STEER),
     Verb("reprioritize", "cli.commands.steer:reprioritize", "Change priority.", STEER),
+    Verb("check", "cli.commands.check:check", "Answer an admission check.", STEER),
     Verb("checkpoint", "cli.commands.migrate:checkpoint", "Save a running workload.", STEER),
     Verb("migrate", "cli.commands.migrate:migrate", "Move a running workload.", STEER),
     Verb("restore", "cli.commands.migrate:restore", "Start again from a checkpoint.", STEER),

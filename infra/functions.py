@@ -73,7 +73,7 @@ FUNCTIONS = (
             "Workloads/listed": ("Query",),
             "Catalog": (*_CATALOG, "ConditionCheckItem"),
             "Timeline": _FAULTS,
-            "Nodes": ("GetItem",),
+            "Nodes": ("GetItem", "Query"),
         },
         sends=("kicks",),
         kicks_itself=True,

@@ -124,7 +124,7 @@ class MemoryLedgers:
     def read(self, root: str) -> LedgerState:
         kept = self.ledgers.get(root, LedgerState(root, 0, 0, {}))
         limits = self.catalog.limits(root)
-        return LedgerState(root, kept.version, limits, kept.usage, kept.past)
+        return LedgerState(root, kept.version, limits, kept.usage, kept.past, kept.spent)
 
     def commit(self, commit: Commit) -> Committed:
         root = commit.based_on.root
@@ -138,7 +138,9 @@ class MemoryLedgers:
         if moved or lost:
             return Committed(done=False, moved=moved, lost=lost)
         version = now.version + 1
-        self.ledgers[root] = LedgerState(root, version, now.limits, commit.usage, commit.past)
+        self.ledgers[root] = LedgerState(
+            root, version, now.limits, commit.usage, commit.past, commit.spent
+        )
         entry = {"version": version, "at": commit.now, **commit.audit}
         self.audits.setdefault(root, []).append(entry)
         self.workloads.apply(commit.changes)

@@ -74,6 +74,7 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Generation", str(found["generation"])
     yield "Recoveries", str(found.get("recoveries") or "")
     yield "Cluster", found.get("cluster", "")
+    yield "Placed", found.get("placed", "")
     machine = (
         found.get("instance"),
         found.get("capacity"),

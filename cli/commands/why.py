@@ -41,6 +41,8 @@ def why(app: App, *, workload: str | None, name: str | None, output: str) -> Non
 def told(answer: Json, now_ms: int) -> Iterator[str]:
     """The answer as lines for people; parts without content are left out."""
     yield clean(answer["headline"])
+    if answer.get("placed"):
+        yield clean(f"\nPlaced:  {answer['placed']}")
     if reason := answer.get("reason"):
         yield f"\nReason:  {reason['code']} ({reason['action']})"
         yield f"         {ACTIONS[reason['action']]}"

@@ -38,6 +38,7 @@ class Configuration:
     node_loss: bool = False  # pods vanish without notice
     external_deletion: bool = False  # somebody else deletes the Job
     index_lag: bool = False  # the planner proposes from stale index rows
+    checks: bool = False  # somebody outside has to say Ready to each generation
 
 
 TWO = (WorkloadSpec(), WorkloadSpec())
@@ -92,6 +93,10 @@ CONFIGURATIONS = {
         preempts=True,
         migrates=True,
         reclaims=False,
+    ),
+    "checks": Configuration(dispatchers=2, jobs_per_generation=1, migrates=True, checks=True),
+    "checks_contention": Configuration(
+        workloads=TWO, dispatchers=0, jobs_per_generation=1, checks=True
     ),
     "limits": Configuration(
         workloads=TWO,

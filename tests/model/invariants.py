@@ -1,4 +1,7 @@
-"""Invariants I1 to I7 and I9 of the protocol, plus: an accepted cancel is never undone."""
+"""Invariants I1 to I7 and I9 of the protocol, plus: an accepted cancel is never undone.
+
+I11: no Job is claimed before the admission checks of its generation said Ready.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def workload_fault(workload: Workload) -> str | None:
-    """I3 and I6, which one workload alone can break."""
+    """I3, I6 and I11, which one workload alone can break."""
     running = sum(job is not None and job.status in MAY_RUN for job in workload.jobs)
     reserved = workload.reservation != NONE
     if running > 1:
@@ -34,6 +37,8 @@ def workload_fault(workload: Workload) -> str | None:
         return "I6 released before its time"
     if workload.state is State.PENDING and reserved:
         return "I6 PENDING holds a reservation"
+    if workload.state is State.DISPATCHED and workload.generation not in workload.passed:
+        return "I11 a Job was claimed before its checks said Ready"
     return None
 
 

@@ -26,6 +26,7 @@ def without(*rules: str) -> Rules:
 
 TWO_RUN = "I3 two Jobs of one workload may run"
 UNRESERVED = "I3 a Job may run without a reservation"
+UNCHECKED = "I11 a Job was claimed before its checks said Ready"
 UNDONE = "I4 an accepted cancel was undone"
 
 MUTANTS = {
@@ -69,6 +70,11 @@ MUTANTS = {
     "claim_without_generation": Mutant(("claim_checks_generation",), "migration", UNRESERVED),
     "unsuspend_without_claim": Mutant(("unsuspend_follows_claim",), "contention", UNRESERVED),
     "unsuspend_ignores_uid": Mutant(("unsuspend_checks_uid",), "one_workload", UNRESERVED),
+    # admission checks
+    "claim_before_the_checks": Mutant(("claim_waits_for_checks",), "checks", UNCHECKED),
+    "answer_to_an_older_generation": Mutant(
+        ("checks_count_for_their_generation",), "checks_contention", UNCHECKED
+    ),
     # marks
     "finish_ignores_state": Mutant(
         ("finish_checks_state",), "migration_contention", "I5 terminal state left: CANCELLED"

@@ -80,6 +80,8 @@ class Workload(NamedTuple):
     jobs: tuple[Job | None, ...]  # per generation: a Job name is taken once at a time
     created: tuple[int, ...]  # per generation: Jobs created so far
     completed: frozenset[int]  # uids whose completion was observed, for ever deliverable
+    gated: bool  # quota is reserved, admission checks are pending
+    passed: frozenset[int]  # generations to which the checks said Ready, for ever deliverable
 
 
 class Phase(Enum):
@@ -141,6 +143,7 @@ def new_workload(configuration: Configuration) -> Workload:
     return Workload(
         State.PENDING, 0, NOBODY, NONE, gone=False, intent=Intent.NONE, migrating=False,
         jobs=(None,) * generations, created=(0,) * generations, completed=frozenset(),
+        gated=False, passed=frozenset(() if configuration.checks else range(generations)),
     )  # fmt: skip
 
 
@@ -229,9 +232,12 @@ def mark_steps(
     yield from _reclaim(configuration, rules, workload)
     if configuration.migrates:
         yield from _migrate(configuration, rules, workload)
+    if workload.gated:
+        yield from _check(configuration, rules, workload)
     if configuration.cancels:
         yield from _cancel(rules, workload)
-    if configuration.dispatchers == 0 and workload.state is State.ADMITTED:
+    may_claim = not workload.gated or not rules.claim_waits_for_checks
+    if configuration.dispatchers == 0 and workload.state is State.ADMITTED and may_claim:
         yield "dispatch", Kind.PROGRESS, _dispatched_at_once(configuration, workload)
 
 
@@ -280,7 +286,22 @@ def _reclaim(configuration: Configuration, rules: Rules, workload: Workload) -> 
 
 
 def reclaiming(workload: Workload, intent: Intent) -> Workload:
-    return workload._replace(state=State.RECLAIMING, intent=intent)
+    return workload._replace(state=State.RECLAIMING, intent=intent, gated=False)
+
+
+def _check(configuration: Configuration, rules: Rules, workload: Workload) -> Iterator[LocalStep]:
+    """Somebody outside answers; an answer is a record of its own, and what it does comes later."""
+    generation = workload.generation
+    if generation not in workload.passed:
+        ready = workload._replace(passed=workload.passed | {generation})
+        yield "check says Ready", Kind.PROGRESS, ready
+    older = workload.passed and not rules.checks_count_for_their_generation
+    if generation in workload.passed or older:
+        yield "checks passed", Kind.PROGRESS, workload._replace(gated=False)
+    if generation < configuration.last_generation:
+        yield "check says Retry", Kind.WORLD, reclaiming(workload, Intent.REQUEUE)
+    # A deactivated workload waits for its user, who may cancel it; held or not is not modelled.
+    yield "check says Rejected", Kind.WORLD, reclaiming(workload, Intent.END)
 
 
 def _migrate(configuration: Configuration, rules: Rules, workload: Workload) -> Iterator[LocalStep]:
@@ -306,6 +327,7 @@ def _fenced(rules: Rules, workload: Workload) -> Workload:
         gone=False,
         intent=Intent.NONE,
         migrating=False,
+        passed=workload.passed | {generation},  # it was checked before it ran at all
     )
 
 
@@ -346,7 +368,7 @@ def _dispatched_at_once(configuration: Configuration, workload: Workload) -> Wor
 def wake_steps(workload: Workload, index: int) -> Iterator[tuple[str, Kind, Dispatcher]]:
     """Commands for every generation that was ever admitted, and the sweep's for the current one."""
     job = own_job(workload)
-    wanted = workload.state is State.ADMITTED or (
+    wanted = (workload.state is State.ADMITTED and not workload.gated) or (
         workload.state is State.DISPATCHED and job and job.status is JobStatus.SUSPENDED
     )
     never_admitted = workload.state is State.PENDING
@@ -392,6 +414,7 @@ def _claim(rules: Rules, dispatcher: Dispatcher, workload: Workload) -> Iterator
     claimable = (workload.state is State.ADMITTED or not rules.claim_checks_state) and (
         same_generation or not rules.claim_checks_generation
     )
+    claimable = claimable and (not workload.gated or not rules.claim_waits_for_checks)
     if claimable:
         mine = workload._replace(state=State.DISPATCHED, uid=dispatcher.uid)
         yield "claim", Kind.PROGRESS, claimed, mine
@@ -530,11 +553,17 @@ def condition_holds(rules: Rules, action: Action, workload: Workload) -> bool:
             return workload.state is State.RECLAIMING and gone and agreed and reserved
 
 
-def after(rules: Rules, action: Action, workload: Workload) -> Workload:
+def after(
+    configuration: Configuration, rules: Rules, action: Action, workload: Workload
+) -> Workload:
     """The workload as the transaction leaves it."""
     match action.op:
         case Op.ADMIT:
-            return workload._replace(state=State.ADMITTED, reservation=workload.generation)
+            return workload._replace(
+                state=State.ADMITTED,
+                reservation=workload.generation,
+                gated=configuration.checks,
+            )
         case Op.PREEMPT:
             kept = workload.reservation if rules.victim_keeps_reservation else NONE
             return reclaiming(workload, Intent.REQUEUE)._replace(reservation=kept)
@@ -599,7 +628,7 @@ def commit_steps(
     written = list(workloads)
     for action in admitter.plan:
         used = _counted(configuration, rules, used, action)
-        written[action.workload] = after(rules, action, workloads[action.workload])
+        written[action.workload] = after(configuration, rules, action, workloads[action.workload])
     committed = ledger._replace(used=used)
     if not rules.commit_is_one_transaction:
         yield Commit("ledger written alone", Kind.PROGRESS, committed, workloads, None, True)

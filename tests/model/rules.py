@@ -27,6 +27,7 @@ class Rules:
     job_is_created_suspended: bool = True
     claim_checks_state: bool = True
     claim_checks_generation: bool = True
+    claim_waits_for_checks: bool = True
     unsuspend_follows_claim: bool = True
     unsuspend_checks_uid: bool = True
     # act and observe: marks
@@ -37,6 +38,8 @@ class Rules:
     finish_checks_uid: bool = True
     failure_by_deletion_is_no_finish: bool = True
     reclaim_checks_state: bool = True
+    # admission checks
+    checks_count_for_their_generation: bool = True
     # cancel
     cancel_of_admitted_waits_for_gone: bool = True
     cancel_checks_state: bool = True

@@ -169,6 +169,15 @@ def test_a_release_and_an_admission_share_one_transaction(ports: Ports) -> None:
     assert (b.state, b.reservation) == (State.ADMITTED, a_reservation())
 
 
+def test_what_budgets_have_spent_is_kept_with_the_quota(ports: Ports) -> None:
+    ledger = ports.ledgers.read(ROOT)
+    assert ledger.spent == {}
+    spent = {"monthly": {"20650": 2**40}}
+    assert ports.ledgers.commit(Commit(ledger, USAGE, (), {}, NOW, None, spent)).done
+
+    assert ports.ledgers.read(ROOT).spent == spent
+
+
 def test_past_use_is_kept_until_a_commit_ends_it(ports: Ports) -> None:
     start = Start(NOW - 10, NOW, {"cpu": 2000})
     use = PastUse(NOW, {"cpu": 0.12345678901234567, "memory": 2.0**34}, {"cpu": 2000}, (start,))

@@ -17,8 +17,10 @@ from sluice.usecases.accounts import Accounts
 from sluice.usecases.admit import Admit
 from sluice.usecases.api import Api
 from sluice.usecases.apply import Apply, key_of
+from sluice.usecases.checks import Answer
 from sluice.usecases.checkup import Checkup
 from sluice.usecases.explain import Explain
+from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.moves import Moves
 from sluice.usecases.query import Query
 from sluice.usecases.relay import Changed, Relay
@@ -177,9 +179,10 @@ class ControlPlane:
         self.pools, self.offerings = MemoryPools(), MemoryOfferings()
         pool = ThreadPoolExecutor(2)
         self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
+        fleet = Fleet(self.nodes, self.clock)
         self.admit = Admit(
             self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, self.pools,
-            pool=pool,
+            fleet, pool=pool,
         )  # fmt: skip
         self.relay = Relay(
             self.kicks, RecordedCommands(), RecordedProvisions(), self.timeline, RecordedTimeline()
@@ -211,6 +214,7 @@ class ControlPlane:
             WhatIf(query),
             Checkup(query),
             Moves(query, self.migrations, self.archives, self.interruptions, self.clock),
+            Answer(query, self.workloads, self.kicks, self.clock),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))
@@ -249,6 +253,8 @@ class ControlPlane:
 
     def settle(self) -> None:
         """Relays what changed and admits until nothing more moves."""
+        for name in self.catalog.snapshot().of("Cluster"):
+            beat(self.nodes, name, self.clock.now())
         while self.workloads.changed or self.kicks.roots:
             changes = [Changed(b, a, self.clock.now()) for b, a in self.workloads.changed]
             self.workloads.changed.clear()

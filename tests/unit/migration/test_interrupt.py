@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sluice.core.migration import Stage
 from sluice.core.quarantine import Cause
-from sluice.core.workload import State
+from sluice.core.workload import IntentKind, State
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER
@@ -85,6 +86,27 @@ def test_machines_of_others_are_left_alone(town: Town, wrong: dict[str, Any]) ->
     assert handled.dropped
     assert town.row("w").state is State.DISPATCHED
     assert town.migrations.rows == {}
+
+
+def test_who_was_interrupted_as_often_as_it_allows_ends_instead_of_moving(town: Town) -> None:
+    node = town.runs("w")
+    row = town.row("w")
+    moved = {"generation": 0, "outcome": "migrate", "ended_at": 1}
+    town.workloads.write(replace(row, options=row.options | {"max_recoveries": 1}, runs=(moved,)))
+
+    assert town.hear(town.notice(node)).moved == ()
+
+    intent = town.row("w").intent
+    assert intent is not None
+    assert (intent.kind, intent.reason) == (IntentKind.FAIL, "RECOVERY:BudgetExhausted")
+    assert intent.message == "interrupted again after 1 of at most 1 recoveries"
+    assert town.migrations.rows == {}
+
+    town.obey("w")
+    town.observe()
+    town.admit()
+    ended = town.row("w")
+    assert (ended.state, ended.result["reason"]) == (State.FINISHED, "RECOVERY:BudgetExhausted")
 
 
 def test_a_node_that_no_inventory_knows_yet_is_found_in_the_cluster(town: Town) -> None:

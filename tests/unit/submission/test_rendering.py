@@ -124,6 +124,28 @@ def test_disruptions_do_not_count_as_failures():
     assert job["spec"]["podReplacementPolicy"] == "Failed"
 
 
+def test_what_a_failure_means_follows_from_its_exit_code_and_the_first_rule_counts():
+    rules = [
+        {"exitCodes": [33, 0], "action": "Retry", "countsAgainstBudget": False},
+        {"exitCodes": [2, 33], "action": "Fail"},
+        {"exitCodes": [5], "action": "Retry"},
+        {"exitCodes": [1], "action": "Fail"},
+    ]
+    recovery = {"onFailure": {"retries": 4, "rules": rules}}
+
+    (job,) = rendered(accepted(a_workload(recovery=recovery)))
+
+    disruptions, *own = job["spec"]["podFailurePolicy"]["rules"]
+    assert "onPodConditions" in disruptions
+    assert [(rule["action"], rule["onExitCodes"]["values"]) for rule in own] == [
+        ("Ignore", [33]),
+        ("FailJob", [1, 2]),
+        ("Count", [5]),
+    ]
+    assert {rule["onExitCodes"]["operator"] for rule in own} == {"In"}
+    assert job["spec"]["backoffLimit"] == 4
+
+
 def test_pods_that_restart_in_place_get_no_failure_policy_since_kubernetes_has_none_for_them():
     (job,) = rendered(accepted(a_job(a_pod(restartPolicy="OnFailure"))))
 

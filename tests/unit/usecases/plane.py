@@ -10,6 +10,7 @@ from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, W
 from sluice.ports import CatalogEdit, LedgerState
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
+from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
@@ -116,8 +117,11 @@ class Plane:
         return Submit(*ports, pool=Inline())  # type: ignore[arg-type]
 
     def admit(self, ledgers: Any = None) -> Admit:
-        ports = (self.workloads, ledgers or self.ledgers, self.catalog, self.kicks, self.clock)
-        return Admit(*ports, self.pools, pool=Inline())  # type: ignore[arg-type]
+        beat(self.nodes, CLUSTER, self.clock.now())
+        fleet = Fleet(self.nodes, self.clock)
+        ledgers = ledgers or self.ledgers
+        ports = (self.workloads, ledgers, self.catalog, self.kicks, self.clock, self.pools, fleet)
+        return Admit(*ports, pool=Inline())  # type: ignore[arg-type]
 
     def provision(self, kubernetes: Any = None) -> Provision:
         ports = (self.workloads, self.catalog, kubernetes or self.kubernetes, self.offerings)

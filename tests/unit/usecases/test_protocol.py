@@ -39,3 +39,17 @@ def test_nothing_is_lost_or_doubled_when_machines_end(block: int) -> None:
         world.settle()
         moved += world.moved_seen
     assert moved, "no workload ever moved: the runs prove nothing"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_job_is_claimed_before_its_checks_said_ready(block: int) -> None:
+    most = 0
+    for seed in range(block * SEEDS // 10, (block + 1) * SEEDS // 10):
+        world = World(seed, checked=True)
+        for number in range(4):
+            world.submit(f"w{number}", "ab"[number % 2], 1)
+        for _ in range(120):
+            world.step()
+        world.settle()
+        most = max(most, world.running_seen)
+    assert most, "nothing ever ran: the runs prove nothing"

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice.core import dependencies
+from sluice.core import checks, dependencies
 from sluice.core.interruption import NOTICE_MS
 from sluice.core.marks import DONE, ORDER
+from sluice.core.model import CheckState
 from sluice.core.observation import Seen
 from sluice.core.reservations import held_by
 from sluice.core.workload import (
@@ -23,12 +24,15 @@ from sluice.core.workload import (
     PodSet,
     State,
     Workload,
+    answer,
     cancel_pending,
+    hold,
     reclaim,
 )
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
+from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.interrupt import Interrupt
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
@@ -140,6 +144,12 @@ LOCAL_QUEUE = {
     "metadata": {"name": "queue", "namespace": "team"},
     "spec": {"clusterQueue": "a"},
 }
+CHECK = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "approval"},
+    "spec": {"controllerName": "sluice.dev/callback"},
+}
 MANIFEST = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -167,6 +177,7 @@ class World:
     crashes: float = 0.02
     queues: tuple[dict[str, Any], ...] = (queue("a", 2), queue("b", 1))
     machines_end: bool = False
+    checked: bool = False
     lingering: float = 0.3
     dice: random.Random = field(init=False)
     running_seen: int = 0
@@ -187,6 +198,10 @@ class World:
         self.timeline, self.observers = RecordedTimeline(), RecordedObservers()
         put = [("ResourceFlavor", "spot", FLAVOR), ("Cluster", CLUSTER, {"spec": {}})]
         put += [("LocalQueue", "team/queue", LOCAL_QUEUE)]
+        if self.checked:
+            put += [("AdmissionCheck", "approval", CHECK)]
+            named = {"admissionChecksStrategy": {"admissionChecks": [{"name": "approval"}]}}
+            self.queues = tuple({**q, "spec": {**q["spec"], **named}} for q in self.queues)
         put += [("ClusterQueue", q["metadata"]["name"], q) for q in self.queues]
         assert self.catalog.edit(CatalogEdit(0, tuple(put), roots=(ROOT,)))
         self.streamed = 0
@@ -194,6 +209,7 @@ class World:
         self.doomed: dict[str, int] = {}
         self.saved_seen = {""}
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
+        beat(self.nodes, CLUSTER, self.clock.now())
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
         self.archives = MemoryArchives()
         self.losses, self.wishes = MemoryLosses(), RecordedInterruptions()
@@ -240,7 +256,7 @@ class World:
         f = self.fragile
         use = Admit(
             f(self.workloads), f(self.ledgers), self.catalog, f(self.kicks), self.clock,
-            self.pools, pool=Inline(),
+            self.pools, Fleet(self.nodes, self.clock), pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(ROOT))
 
@@ -277,7 +293,9 @@ class World:
         )  # fmt: skip
 
         def once() -> Seen:
-            return use.reconcile(CLUSTER, f(self.kubernetes))
+            seen, *_ = use.reconcile(CLUSTER, f(self.kubernetes))
+            beat(self.nodes, CLUSTER, self.clock.now())
+            return seen
 
         self._run(once)
 
@@ -373,6 +391,13 @@ class World:
                     self.failed_by_itself.add(run)
                 self.kubernetes.finish(namespace, job, exit_code=code)
 
+    def approve(self, *states: str) -> None:
+        """Somebody answers the admission check of some workload, perhaps twice or differently."""
+        gated = [w for w in self.workloads.rows.values() if w.gated]
+        for workload in gated[: 1 + self.dice.randrange(2)]:
+            said = answer(workload, "approval", self.dice.choice(states), "", self.clock.now())
+            self.workloads.apply([said])
+
     def disturb(self) -> None:
         """A user cancels, a gang is requeued, or somebody deletes a Job behind our back."""
         rows = [w for w in self.workloads.rows.values() if w.state not in TERMINAL]
@@ -392,6 +417,8 @@ class World:
     def step(self) -> None:
         self.clock.pass_ms(self.dice.choice([10, 100, 1000, 20_000]))
         actions = [self.admit, self.act, self.act, self.relay, self.observe, self.finish_one]
+        if self.checked:
+            actions += [lambda: self.approve("Ready", "Ready", "Ready", "Retry", "Rejected")] * 2
         if self.machines_end:
             actions = [*actions[:-1], self.machines, self.interrupt, self.agents]
             if self.dice.random() < 0.1:
@@ -409,6 +436,9 @@ class World:
             self.kubernetes.provide()
             self.kubernetes.notice_the_dead()
             self.kubernetes.collect()
+            self.approve("Ready")
+            for each in [w for w in self.workloads.rows.values() if w.held]:
+                self.workloads.apply([hold(each, on=False)])
             self.sweep()
             self.admit()
             self.observe()
@@ -428,12 +458,18 @@ class World:
                  if w.state not in TERMINAL or w.reservation]  # fmt: skip
         raise AssertionError(f"seed {self.seed}: did not come home: {stuck}")
 
-    def check(self) -> None:
-        """Invariants I1, I2, I3, I7 of the ledger protocol; who waits for others holds nothing."""
+    def check_order(self) -> None:
+        """Nobody starts before those that it waits for have ended or answered."""
         for each in self.workloads.rows.values():
+            if self.checked and each.state is State.DISPATCHED and not each.gone:
+                assert checks.states(each) == {"approval": CheckState.READY}
             for other in dependencies.of(each):
                 started = each.state not in (State.PENDING, State.CANCELLED, State.REJECTED)
                 assert not started or self.workloads.rows[other.id].state in TERMINAL
+
+    def check(self) -> None:
+        """Invariants I1, I2, I3, I7 of the ledger protocol."""
+        self.check_order()
         usage: dict[str, dict[str, int]] = {}
         for w in self.workloads.rows.values():
             if w.reservation:

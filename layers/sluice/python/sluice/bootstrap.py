@@ -217,8 +217,10 @@ def submit() -> Submit:
 @cache
 def admit() -> Admit:
     from sluice.usecases.admit import Admit
+    from sluice.usecases.fleet import Fleet
 
-    return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools())
+    fleet = Fleet(nodes(), clock())
+    return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet)
 
 
 @cache
@@ -313,6 +315,7 @@ def api() -> Api:
     from sluice.usecases.accounts import Accounts
     from sluice.usecases.api import Api
     from sluice.usecases.apply import Apply
+    from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
@@ -352,4 +355,5 @@ def api() -> Api:
             interruptions(),
             clock(),
         ),
+        Answer(query, workloads(), kicks(), clock()),
     )

@@ -75,6 +75,7 @@ class LedgerState:
     """One root cohort's ledger as read; `limits`: the catalog version that a commit must match.
 
     `past`: the account of each LocalQueue while past usage counts; None: nobody keeps any.
+    `spent`: budget → window → micro-dollars.
     """
 
     root: str
@@ -82,6 +83,7 @@ class LedgerState:
     limits: int
     usage: Usage
     past: Mapping[str, PastUse] | None = None
+    spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Commit:
     """One admission transaction: all of it happens, or none.
 
     `changes`: at most 97. `audit` is stored as the batch record of version + 1. `past` replaces
-    the ledger's accounts; None ends them.
+    the ledger's accounts; None ends them. So does `spent`.
     """
 
     based_on: LedgerState
@@ -98,6 +100,7 @@ class Commit:
     audit: Mapping[str, Any]
     now: int
     past: Mapping[str, PastUse] | None = None
+    spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ KINDS = (
     "ClusterQueue",
     "LocalQueue",
     "WorkloadPriorityClass",
+    "AdmissionCheck",
     "Cluster",
     "Tenant",
     "Budget",

@@ -42,6 +42,7 @@ class DynamoDBLedgers:
             self._limits(root),
             ledger.get("usage", {}),
             _accounts(ledger.get("past")),
+            ledger.get("spent", {}),
         )
 
     def commit(self, commit: Commit) -> Committed:
@@ -103,7 +104,8 @@ class DynamoDBLedgers:
         ledger = {
             "TableName": self.table,
             "Key": _key(root, LEDGER),
-            "UpdateExpression": f"SET #version = :new, #usage = :usage, #at = :at {past}",
+            "UpdateExpression": "SET #version = :new, #usage = :usage, #at = :at,"
+            f" #spent = :spent {past}",
             "ConditionExpression": "#version = :old"
             if based_on.version
             else "attribute_not_exists(#version)",
@@ -112,9 +114,10 @@ class DynamoDBLedgers:
                 "#usage": "usage",
                 "#at": "at",
                 "#past": "past",
+                "#spent": "spent",
             },
             "ExpressionAttributeValues": to_item(
-                {":new": version, ":usage": commit.usage, ":at": commit.now}
+                {":new": version, ":usage": commit.usage, ":at": commit.now, ":spent": commit.spent}
                 | values
                 | ({":old": based_on.version} if based_on.version else {})
             ),

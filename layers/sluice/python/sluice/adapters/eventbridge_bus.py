@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 BATCH = 10
 SOURCE = "sluice"
+DETAIL_TYPES = {
+    "Rejected": "Workload Rejected",
+    "AdmissionCheckRequested": "Admission Check Requested",
+}
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,12 @@ class EventBridgeBus:
 
     def _entry(self, happening: Happening) -> PutEventsRequestEntryTypeDef:
         workload = happening.workload
-        rejected = happening.what == "Rejected"
+        what = happening.what.partition(":")[0]
         detail = {
             "specversion": "1.0",
             "id": f"{workload.id}-{workload.generation}-{happening.what}-{happening.at}",
             "source": f"/sluice/{workload.namespace}",
-            "type": f"dev.sluice.workload.{happening.what.lower()}.v1",
+            "type": f"dev.sluice.workload.{what.lower()}.v1",
             "subject": workload.id,
             "time": datetime.fromtimestamp(happening.at / 1000, UTC).isoformat(),
             "data": {
@@ -52,11 +56,12 @@ class EventBridgeBus:
                 "phase": phase(workload),
                 "reason": dict(workload.reason),
                 "message": happening.message,
+                **(happening.detail if what == "AdmissionCheckRequested" else {}),
             },
         }
         return {
             "EventBusName": self.name,
             "Source": SOURCE,
-            "DetailType": "Workload Rejected" if rejected else "Workload State Change",
+            "DetailType": DETAIL_TYPES.get(what, "Workload State Change"),
             "Detail": json.dumps(detail),
         }

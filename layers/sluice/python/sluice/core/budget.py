@@ -34,6 +34,11 @@ class Budget:
             return workload.local_queue == self.local_queue
         return workload.cluster_queue == self.cluster_queue
 
+    def expected(self, workload: Workload, per_hour: int) -> int:
+        """Micro-dollars that a workload is taken to cost."""
+        runs_ms = workload.max_runtime_ms or self.assumed_run_ms
+        return -(-per_hour * runs_ms // HOUR_MS)
+
     def window(self, now_ms: int) -> int:
         """The number of the window that an instant falls into."""
         return (now_ms - self.starts_ms) // self.window_ms
@@ -90,7 +95,7 @@ class Spending:
         for budget in self.of(workload):
             left = budget.limit_microusd - self.spent(budget, now_ms)
             for flavor, per_hour in workload.cost_microusd_per_hour.items():
-                cost = self._expected(budget, workload, per_hour)
+                cost = budget.expected(workload, per_hour)
                 if cost > max(0, left):
                     found.setdefault(flavor, (budget, cost))
         return found
@@ -100,7 +105,7 @@ class Spending:
         per_hour = hourly_price(workload, assignment)
         charges = []
         for budget in self.of(workload):
-            cost = self._expected(budget, workload, per_hour)
+            cost = budget.expected(workload, per_hour)
             window = budget.window(now_ms)
             self._add(budget, window, cost)
             charges.append(_Charge(budget, window, cost, per_hour, now_ms))
@@ -116,11 +121,6 @@ class Spending:
     def _add(self, budget: Budget, window: int, microusd: int) -> None:
         key = (budget.name, window)
         self._spent[key] = self._spent.get(key, 0) + microusd
-
-    @staticmethod
-    def _expected(budget: Budget, workload: Workload, per_hour: int) -> int:
-        runs_ms = workload.max_runtime_ms or budget.assumed_run_ms
-        return -(-per_hour * runs_ms // HOUR_MS)
 
 
 def covering(budgets: Iterable[Budget], cluster_queue: str, local_queues: Iterable[str]) -> bool:

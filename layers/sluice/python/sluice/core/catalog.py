@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.model import (
+    CHECK_CONTROLLERS,
     Cohort,
 )
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from sluice.core.budget import Budget
     from sluice.core.model import (
+        AdmissionCheck,
         ClusterQueue,
         LocalQueue,
         ResourceFlavor,
@@ -52,7 +54,9 @@ class Catalog:
         local_queues: Iterable[LocalQueue] = (),
         priority_classes: Iterable[WorkloadPriorityClass] = (),
         budgets: Iterable[Budget] = (),
+        admission_checks: Iterable[AdmissionCheck] | None = None,
     ) -> None:
+        """`admission_checks` None: nobody looks at checks, as in a simulation without them."""
         flavors, cohorts, cluster_queues = list(flavors), list(cohorts), list(cluster_queues)
         local_queues, priority_classes = list(local_queues), list(priority_classes)
         self.flavors: Mapping[str, ResourceFlavor] = {each.name: each for each in flavors}
@@ -62,6 +66,9 @@ class Catalog:
             each.name: each for each in priority_classes
         }
         self.budgets: tuple[Budget, ...] = tuple(budgets)
+        self.admission_checks: Mapping[str, AdmissionCheck] | None = (
+            None if admission_checks is None else {each.name: each for each in admission_checks}
+        )
         named = {cohort.name: cohort for cohort in cohorts}
         for parent in [cohort.parent for cohort in cohorts] + [q.cohort for q in cluster_queues]:
             if parent is not None:
@@ -100,6 +107,8 @@ class Catalog:
             for quotas in group.flavors:
                 if quotas.name not in self.flavors:
                     return f"ResourceFlavor {quotas.name} does not exist"
+        if self.admission_checks is not None:
+            return unanswered(cluster_queue, self.admission_checks)
         return None
 
     def _problems(self) -> Iterator[Problem]:
@@ -115,6 +124,13 @@ class Catalog:
             if local.cluster_queue not in self.cluster_queues:
                 message = f"no ClusterQueue is named {local.cluster_queue}"
                 yield Problem("LocalQueue", key, "spec.clusterQueue", message)
+        for budget in self.budgets:
+            if budget.cluster_queue is not None and budget.cluster_queue not in self.cluster_queues:
+                message = f"no ClusterQueue is named {budget.cluster_queue}"
+                yield Problem("Budget", budget.name, "spec.clusterQueue", message)
+            if budget.local_queue is not None and budget.local_queue not in self.local_queues:
+                message = f"no LocalQueue is named {budget.local_queue}"
+                yield Problem("Budget", budget.name, "spec.localQueue", message)
 
     def _unknown_flavors(
         self, kind: str, name: str, groups: tuple[ResourceGroup, ...]
@@ -124,6 +140,21 @@ class Catalog:
                 if flavor.name not in self.flavors:
                     field = f"spec.resourceGroups[{index}].flavors"
                     yield Problem(kind, name, field, f"no ResourceFlavor is named {flavor.name}")
+
+
+def unanswered(queue: ClusterQueue, checks: Mapping[str, AdmissionCheck]) -> str | None:
+    """Why a queue admits nobody because of its checks; as in Kueue, no mistake of the queue's."""
+    for name in sorted(queue.admission_checks):
+        if name not in checks:
+            return f"AdmissionCheck {name} does not exist"
+        controller = checks[name].controller
+        if controller not in CHECK_CONTROLLERS:
+            known = ", ".join(CHECK_CONTROLLERS)
+            return (
+                f"nobody answers AdmissionCheck {name}: its controllerName {controller} is "
+                f"unknown; known: {known}"
+            )
+    return None
 
 
 def _defined_twice(kind: str, names: list[str]) -> Iterator[Problem]:

@@ -11,11 +11,15 @@ from dataclasses import dataclass, field, replace
 from sluice.core import model
 from sluice.core import workload as lifecycle
 from sluice.core.admission import Plan, Refusal, Scheduler
-from sluice.core.capacity import total_size
 from sluice.core.catalog import Catalog
+from sluice.core.checks import asked
 from sluice.core.fallback import ANY_FLAVOR, Choice, Market, Taken, choose
+from sluice.core.fleet import Site, busier, choose_cluster, reasons
+from sluice.core.placement import Placement
+from sluice.core.preferences import clusters_for, narrowed, selected
 from sluice.core.reasons import Reason
 from sluice.core.reservations import Cells, added, cells, held_by, negative, per_resource
+from sluice.core.spending import charges, priced, spent_after, spent_now
 from sluice.core.usage import PastUse
 from sluice.core.workload import (
     Change,
@@ -42,7 +46,8 @@ class Gathered:
     that are not listed counts all the same. `market` tells which clusters offer which flavors, and
     what cannot be had there now. `parked` were refused by the last cycle, and nothing has changed
     for them since. `past` is the ledger's account of each LocalQueue; None where nobody
-    has kept any yet.
+    has kept any yet. `spent` is its account of budgets. `sites` are the clusters with what is known
+    of them, `labels` those of namespaces.
     """
 
     root: str
@@ -51,9 +56,12 @@ class Gathered:
     waiting: Sequence[Workload]
     holders: Sequence[Workload]
     market: Market
+    sites: Sequence[Site]
     now: int
     parked: frozenset[str] = frozenset()
     past: Mapping[str, PastUse] | None = None
+    spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +110,55 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
     if (settings := policy.admission_fair_sharing) is not None:
         past = past_after(accounts(gathered, settings), released, settings, now)
         gathered = replace(gathered, past=past)
+    settled = spent_after(gathered.spent, (s.change for s in released), catalog.budgets, now)
+    gathered = replace(gathered, spent=settled)
     scheduler = schedule(catalog, gathered, usage, policy)
     plan = run(scheduler, now)
     waiting = {w.id: w for w in gathered.waiting}
     holders = {w.id: w for w in gathered.holders}
-    admitted, refusals = [], dict(plan.refusals)
+    admitted, refusals, sites = [], dict(plan.refusals), gathered.sites
     for admission in plan.admissions:
         workload = waiting[admission.workload]
         assigned = tuple(
             PodSetAssignment(s.name, s.count, dict(s.flavors))
             for s in admission.assignment.pod_sets
         )
-        cluster = place(assigned, gathered.market, total_size(workload))
-        if cluster is None:
-            why, message = unplaced(assigned, gathered.market)
+        flavors = frozenset(flavors_of(assigned))
+        placement = choose_cluster(
+            workload,
+            assigned,
+            sites,
+            allowed=clusters_for(workload, flavors, now),
+            closed=gathered.market.closed,
+            now=now,
+        )
+        if placement.cluster is None:
+            why, message = unplaced(flavors, gathered.market, placement)
             refusals[workload.id] = Refusal(workload.id, workload.cq, why, message, 0)
             continue
-        cq = admission.cluster_queue
+        cluster, cq = placement.cluster, admission.cluster_queue
+        sites = [busier(site, workload, assigned) if site.name == cluster else site
+                 for site in sites]  # fmt: skip
         reservation = Reservation(workload.generation, cq, cluster, now, assigned)
         weight = cells(workload.pod_sets, reservation)
-        change = lifecycle.admit(workload, reservation, gathered.root, now)
+        costs = (
+            charges(
+                catalog.budgets,
+                asking(catalog, gathered, workload, entry(workload)),
+                admission.assignment,
+                now,
+            )
+            if catalog.budgets
+            else ()
+        )
+        asked_of = (
+            asked(catalog.cluster_queues[cq], admission.assignment, catalog.admission_checks)
+            if catalog.admission_checks
+            else ()
+        )
+        change = lifecycle.admit(
+            workload, reservation, gathered.root, now, reasons(placement), costs, asked_of
+        )
         admitted.append(Step(change, cq, weight))
     preempted = [
         Step(lifecycle.reclaim(victim, preemption(step.by, step.reason)), step.cluster_queue, {})
@@ -178,6 +215,9 @@ def schedule(
     if policy.admission_fair_sharing is not None:
         for local_queue, account in accounts(gathered, policy.admission_fair_sharing).items():
             scheduler.set_account(local_queue, account)
+    for budget in catalog.budgets:
+        spent = spent_now(budget, gathered.spent, gathered.holders, gathered.now)
+        scheduler.set_spent(budget.name, spent, gathered.now)
     _line_up(scheduler, gathered, catalog)
     return scheduler
 
@@ -189,7 +229,8 @@ def _line_up(scheduler: Scheduler, gathered: Gathered, catalog: Catalog) -> None
     taken: Taken = {}
     for position, workload in enumerate(gathered.waiting):
         choice = choose(workload, catalog.cluster_queues[workload.cq], gathered.market, taken)
-        scheduler.enqueue(entry(workload, position, choice), parked=workload.id in parked)
+        seen = asking(catalog, gathered, workload, entry(workload, position, choice))
+        scheduler.enqueue(seen, parked=workload.id in parked)
     for workload_id in sorted(expected):
         scheduler.make_room_for(workload_id)
     for victim, preemptor in yielded((*gathered.waiting, *gathered.holders), gathered.now):
@@ -306,6 +347,16 @@ def allowed(pod_set: PodSet, choice: Choice) -> tuple[str, ...] | None:
     return tuple(f for f in choice.flavors if not pod_set.flavors or f in pod_set.flavors)
 
 
+def asking(
+    catalog: Catalog, gathered: Gathered, workload: Workload, plain: model.Workload
+) -> model.Workload:
+    """A waiting record as the scheduler sees it, with its wishes and prices."""
+    queue = catalog.cluster_queues[workload.cq]
+    wanted = narrowed(plain, workload, queue, gathered.now)
+    wanted = selected(wanted, workload.namespace, queue, gathered.labels)
+    return priced(wanted, workload, queue, gathered.sites, catalog.budgets)
+
+
 def holding(workload: Workload) -> model.Holding:
     """Raises ValueError for a record without a reservation."""
     if workload.reservation is None:
@@ -340,28 +391,19 @@ def unlisted(cq: str, amounts: Cells) -> model.Holding:
     return model.Holding(workload, model.Assignment(tuple(assigned)), since_ms=0)
 
 
-def place(assigned: Sequence[PodSetAssignment], market: Market, wanted: int) -> str | None:
-    """The first cluster by name that offers every assigned flavor and can still get it.
-
-    One that can buy comes before one that only has so much room left; None if there is none.
-    """
-    flavors = flavors_of(assigned)
-    offering = [name for name in sorted(market.offers) if market.offered(name, flavors)]
-    closed = {name: market.closed_to(name, flavors) for name in offering}
-    return next(
-        (name for name in offering if not closed[name]),
-        next((n for n in offering if all(c.room >= wanted for c in closed[n])), None),
-    )
-
-
-def unplaced(assigned: Sequence[PodSetAssignment], market: Market) -> tuple[Reason, str]:
-    """Why no cluster takes what quota would allow."""
-    flavors = flavors_of(assigned)
-    for name in sorted(market.offers):
-        if market.offered(name, flavors):
-            first = min(market.closed_to(name, flavors), key=lambda each: each.until)
-            return first.reason, first.message
-    return Reason.CLUSTER_UNREACHABLE, f"no Cluster offers {', '.join(sorted(flavors))}"
+def unplaced(flavors: frozenset[str], market: Market, placement: Placement) -> tuple[Reason, str]:
+    """Why no cluster takes what quota would allow: what EC2 says first, then each cluster."""
+    closed = [
+        closure
+        for name in sorted(market.offers)
+        if market.offered(name, flavors)
+        for closure in market.closed_to(name, flavors)
+    ]
+    if closed and placement.reason is Reason.INSUFFICIENT_INSTANCE:
+        first = min(closed, key=lambda each: each.until)
+        return first.reason, first.message
+    message = reasons(placement) or f"no Cluster offers {', '.join(sorted(flavors))}"
+    return placement.reason or Reason.CLUSTER_UNREACHABLE, message
 
 
 def flavors_of(assigned: Iterable[PodSetAssignment]) -> set[str]:

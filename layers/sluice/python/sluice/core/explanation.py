@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -122,9 +123,11 @@ def _too_dear(books: Books, budget: Budget, cost: int, now_ms: int) -> str:
         return f"${microusd / 1_000_000:.2f}"
 
     spent = books.spending.spent(budget, now_ms)
+    turn = datetime.fromtimestamp(budget.next_window_ms(now_ms) / 1000, UTC)
     return (
         f"expected to cost {dollars(cost)}, budget {budget.name} has spent or committed "
-        f"{dollars(spent)} of {dollars(budget.limit_microusd)} in this window"
+        f"{dollars(spent)} of {dollars(budget.limit_microusd)} in this window, which ends at "
+        f"{turn:%Y-%m-%dT%H:%M:%SZ}"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core import checks
 from sluice.core.workload import ON_CLUSTER, IntentKind, State, Workload
 
 
@@ -52,11 +53,29 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     elif now.state in ON_CLUSTER and now.reason.get("code") and now.reason != before.reason:
         yield Happening(now, at, "Hindered", now.reason["message"], {"reason": now.reason["code"]})
     moving = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
+    yield from _of_checks(before, now, at)
     if now.gone and not (before is not None and before.gone) and not moving:
         # The record of a move tells the same as SourceFenced, and to the millisecond.
         yield Happening(now, at, "Stopped", "its pods are proven gone")
     if before is not None and before.reservation and not now.reservation:
         yield Happening(before, at, "QuotaReleased", f"quota of {before.cq} given back")
+
+
+def _of_checks(before: Workload | None, now: Workload, at: int) -> Iterator[Happening]:
+    """What admission checks are asked, and what they say."""
+    if now.gated and (before is None or before.state is not State.ADMITTED):
+        for check in now.checks:
+            message = f"admission check {check} is asked"
+            detail = {"check": check, "token": checks.token(now, check)}
+            yield Happening(now, at, f"AdmissionCheckRequested:{check}", message, detail)
+    if before is not None and len(now.answers) > len(before.answers):
+        for answer in now.answers[len(before.answers) :]:
+            said = f": {answer['message']}" if answer.get("message") else ""
+            message = f"admission check {answer['check']} says {answer['state']}{said}"
+            what = f"AdmissionCheckAnswered:{answer['check']}"
+            yield Happening(now, answer["at"], what, message, answer)
+    if before is not None and before.gated and now.state is State.ADMITTED and not now.gated:
+        yield Happening(now, at, "AdmissionChecksPassed", "every admission check says Ready")
 
 
 def _entered(now: Workload, at: int) -> Happening:
@@ -94,6 +113,7 @@ _RECLAIMS = {
     IntentKind.PREEMPT: "Preempted",
     IntentKind.CANCEL: "Cancelling",
     IntentKind.FAIL: "Stopping",
+    IntentKind.DEACTIVATE: "Deactivating",
     IntentKind.MIGRATE: "Migrating",
 }
 

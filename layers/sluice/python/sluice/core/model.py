@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_WEIGHT_MILLI = 1000
+# Admission checks: answered by the reservation itself, since what exceeds a budget is not admitted,
+# or asked by an event and answered through the api.
+BUDGET_CHECK = "sluice.dev/budget"
+CALLBACK_CHECK = "sluice.dev/callback"
+CHECK_CONTROLLERS = (BUDGET_CHECK, CALLBACK_CHECK)
 
 
 class QueueingStrategy(StrEnum):
@@ -140,13 +145,17 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of hardware."""
+    """A kind of hardware.
+
+    `rates` are stated prices: by resource, micro-dollars an hour for so much of it.
+    """
 
     name: str
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology_name: str | None = None
+    rates: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +253,14 @@ class WorkloadPriorityClass:
 
     name: str
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """A question to somebody outside before an admitted workload starts; `controller` answers."""
+
+    name: str
+    controller: str
 
 
 @dataclass(frozen=True, slots=True)

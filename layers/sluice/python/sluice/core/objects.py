@@ -8,11 +8,13 @@ Source: apis/kueue/v1beta1 and v1beta2, pkg/webhooks of Kueue 0.20.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sluice.core.document import DocumentError, Fields, Flaw
 from sluice.core.model import (
     DEFAULT_WEIGHT_MILLI,
+    AdmissionCheck,
     BorrowWithinCohort,
     ClusterQueue,
     Cohort,
@@ -34,6 +36,7 @@ from sluice.core.model import (
     WithinClusterQueue,
     WorkloadPriorityClass,
 )
+from sluice.core.quantity import parse_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,13 +47,19 @@ KUEUE_V1BETA2: Final = "kueue.x-k8s.io/v1beta2"
 MAX_RUNNING: Final = "sluice.dev/max-running"
 MAX_RUNNING_PER_USER: Final = "sluice.dev/max-running-per-user"
 
+# Prices that are stated rather than observed: the resource, and how much of it costs so much.
+PRICES: Final = {
+    "sluice.dev/usd-per-cpu-hour": ("cpu", 1000),
+    "sluice.dev/usd-per-gpu-hour": ("nvidia.com/gpu", 1),
+}
+
 _MAX_GROUPS: Final = 16
 _MAX_PER_GROUP: Final = 64
 _MAX_FLAVORS: Final = 256
 _V1BETA1_FUNGIBILITY: Final = ("Borrow", "Preempt")
 
 ConfigObject: TypeAlias = (
-    ResourceFlavor | Cohort | ClusterQueue | LocalQueue | WorkloadPriorityClass
+    ResourceFlavor | Cohort | ClusterQueue | LocalQueue | WorkloadPriorityClass | AdmissionCheck
 )
 
 
@@ -63,6 +72,7 @@ class ConfigObjects:
     cluster_queues: tuple[ClusterQueue, ...] = ()
     local_queues: tuple[LocalQueue, ...] = ()
     priority_classes: tuple[WorkloadPriorityClass, ...] = ()
+    admission_checks: tuple[AdmissionCheck, ...] = ()
 
 
 def parse_objects(documents: Iterable[Any]) -> ConfigObjects:
@@ -132,7 +142,22 @@ def _flavor(spec: Fields, metadata: Fields, _version: str) -> ResourceFlavor:
         node_taints=tuple(_taint(one) for one in spec.maps("nodeTaints")),
         tolerations=tuple(_toleration(one) for one in spec.maps("tolerations")),
         topology_name=spec.text("topologyName") or None,
+        rates=_rates(metadata.map("annotations")),
     )
+
+
+def _rates(annotations: Fields) -> dict[str, tuple[int, int]]:
+    found = {}
+    for key, (resource, amount) in PRICES.items():
+        if text := annotations.text(key):
+            try:
+                microusd = parse_decimal(text) * 1_000_000
+            except ValueError:
+                microusd = Fraction(-1)
+            if microusd <= 0:
+                annotations.wrong(key, f'{text!r} is not a price in dollars; write "0.0425"')
+            found[resource] = (-(-microusd.numerator // microusd.denominator), amount)
+    return found
 
 
 def _taint(fields: Fields) -> Taint:
@@ -216,12 +241,20 @@ def _priority_class(fields: Fields, metadata: Fields, _version: str) -> Workload
     return WorkloadPriorityClass(name=metadata.text("name"), value=value)
 
 
+def _admission_check(spec: Fields, metadata: Fields, _version: str) -> AdmissionCheck:
+    # Retries back off by themselves; parameters are for controllers of other kinds.
+    spec.ignore("retryDelayMinutes", "parameters")
+    controller = spec.text("controllerName", required=True)
+    return AdmissionCheck(metadata.text("name"), controller)
+
+
 _READERS: Final[dict[str, Callable[[Fields, Fields, str], ConfigObject]]] = {
     "ResourceFlavor": _flavor,
     "Cohort": _cohort,
     "ClusterQueue": _cluster_queue,
     "LocalQueue": _local_queue,
     "WorkloadPriorityClass": _priority_class,
+    "AdmissionCheck": _admission_check,
 }
 KUEUE_KINDS: Final = tuple(_READERS)
 

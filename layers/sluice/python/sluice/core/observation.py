@@ -8,6 +8,7 @@ from typing import Any
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
+from sluice.core.backoff import backoff_ms
 from sluice.core.checkpointing import DUMPING, mode
 from sluice.core.interruption import epoch_ms
 from sluice.core.marks import LEAVING, marks_on
@@ -19,8 +20,6 @@ Document = dict[str, Any]
 Key = tuple[str, int]
 
 LATE_DISPATCH_MS = 15_000
-BACKOFF_BASE_MS = 60_000
-BACKOFF_MAX_MS = 3_600_000
 CHECKPOINT = "sluice.dev/checkpoint"
 
 
@@ -202,14 +201,9 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
 
 def _dispatch_is_late(workload: Workload, job: Document | None, since: int) -> bool:
     if workload.state is State.ADMITTED:
-        return workload.admitted_at < since
+        return not workload.gated and workload.admitted_at < since
     claimed = workload.state is State.DISPATCHED and workload.dispatched_at < since
     return claimed and job is not None and job_status.suspended(job)
-
-
-def backoff_ms(requeues: int) -> int:
-    """60·2^(n−1) s, at most an hour. Source: Kueue's waitForPodsReady."""
-    return int(min(BACKOFF_BASE_MS * 2 ** min(requeues, 10), BACKOFF_MAX_MS))
 
 
 def requested_cpu(seen: Seen) -> dict[str, int]:

@@ -130,7 +130,7 @@ def _praise(request: PlacementRequest, cluster: ClusterView) -> str:
         for name, places in (("checkpoint", request.checkpoint), ("data", request.data))
         if places & cluster.locations
     ]
-    text = f"possible at ${price / 1_000_000:.4f} an hour"
+    text = f"possible at ${price / 1_000_000:.4f} an hour" if price else "possible"
     return f"{text}, near its {' and '.join(near)}" if near else text
 
 

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     BORROW_LIMIT = "QUOTA:BorrowLimit"
     EXCEEDS_MAXIMUM = "QUOTA:ExceedsMaximum"
     BUDGET_EXHAUSTED = "QUOTA:BudgetExhausted"
+    PRICE_UNKNOWN = "MISCONFIGURATION:PriceUnknown"
     USER_CAP = "QUOTA:UserCap"
     CONCURRENCY_CAP = "QUOTA:ConcurrencyCap"
     PENDING_CAP = "QUOTA:PendingCap"
@@ -45,6 +46,8 @@ class Reason(StrEnum):
     NO_QUOTA_FOR_RESOURCE = "MISCONFIGURATION:NoQuotaForResource"
     REQUEST_LARGER_THAN_ANY_NODE = "MISCONFIGURATION:RequestLargerThanAnyNode"
     UNKNOWN_QUEUE = "MISCONFIGURATION:UnknownQueue"
+    NAMESPACE_NOT_SELECTED = "MISCONFIGURATION:NamespaceNotSelected"
+    RECOVERY_EXHAUSTED = "RECOVERY:BudgetExhausted"
     QUEUE_INACTIVE = "MISCONFIGURATION:QueueInactive"
     IMAGE_PULL = "MISCONFIGURATION:ImagePull"
     POLICY_DENIED = "MISCONFIGURATION:PolicyDenied"
@@ -104,6 +107,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         Action.WAIT,
         "The expected cost exceeds what is left of the budget in this window.",
     ),
+    Reason.PRICE_UNKNOWN: (
+        Action.ASK_ADMIN,
+        "A budget covers it, and nobody knows what its flavor costs.",
+    ),
     Reason.USER_CAP: (Action.WAIT, "The user already runs as many workloads as the queue allows."),
     Reason.CONCURRENCY_CAP: (Action.WAIT, "The queue already runs as many workloads as it may."),
     Reason.PENDING_CAP: (
@@ -150,6 +157,14 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "One pod is larger than any node that the flavor can provide.",
     ),
     Reason.UNKNOWN_QUEUE: (Action.CHANGE_REQUEST, "There is no such queue."),
+    Reason.NAMESPACE_NOT_SELECTED: (
+        Action.ASK_ADMIN,
+        "The queue's namespaceSelector does not select the workload's namespace.",
+    ),
+    Reason.RECOVERY_EXHAUSTED: (
+        Action.CHANGE_REQUEST,
+        "It was interrupted more often than it allows.",
+    ),
     Reason.QUEUE_INACTIVE: (
         Action.ASK_ADMIN,
         "The queue's configuration is incomplete or contradicts itself.",

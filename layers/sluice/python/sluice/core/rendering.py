@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sluice.core import marks as known_marks
 from sluice.core import pod_security, reserved_names
 from sluice.core.identity import job_name, volume_name
-from sluice.core.options import CheckpointMode
+from sluice.core.options import CheckpointMode, FailureAction
 from sluice.core.requests import jobs, parallel_pods
 from sluice.core.tenants import PodSecurity
 from sluice.core.vetting import MAX_GRACE_SECONDS, without_nulls
@@ -132,7 +132,8 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     pod = template["spec"]
     if pod["restartPolicy"] == "Never":  # Kubernetes knows failure policies for these pods only
         policy = job.setdefault("podFailurePolicy", {})
-        policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *policy.get("rules", [])]
+        own = _by_exit_code(run.options.get("recovery", {}).get("rules", ()))
+        policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *own, *policy.get("rules", [])]
     labels = _labels(run) | {POD_SET: pod_set}
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
     annotations = template["metadata"].setdefault("annotations", {})
@@ -141,6 +142,30 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     if run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
+
+
+def _by_exit_code(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`recovery.onFailure.rules` in Kubernetes' words, of which a Job may have few: one an action.
+
+    The first rule that names an exit code counts for it.
+    """
+    actions: dict[int, str] = {}
+    for rule in rules:
+        retried = "Count" if rule["counts_against_budget"] else "Ignore"
+        action = "FailJob" if rule["action"] == FailureAction.FAIL else retried
+        for code in rule["exit_codes"]:
+            if code:  # 0 is no failure
+                actions.setdefault(code, action)
+    return [
+        {
+            "action": action,
+            "onExitCodes": {
+                "operator": "In",
+                "values": sorted(code for code, each in actions.items() if each == action),
+            },
+        }
+        for action in dict.fromkeys(actions.values())
+    ]
 
 
 def _checkpoint_marks(run: Run) -> dict[str, str]:

@@ -31,7 +31,8 @@ class Tenant:
     `images` are `REGISTRY/REPOSITORY` globs. `secrets`, `config_maps` and `claims` are globs of
     names that pods may refer to; `environment` names variables that are reserved otherwise.
     `buckets` are `BUCKET/PREFIX` globs; None leaves volumes to the pods' own IAM role, and then
-    no manifest is fetched from S3, since Sluice's role would do that.
+    no manifest is fetched from S3, since Sluice's role would do that. `checks` are the admission
+    checks that the tenant answers, whosever workload they are about.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Tenant:
     claims: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     buckets: tuple[str, ...] | None = None
+    checks: tuple[str, ...] = ()
 
     @property
     def home(self) -> str:
@@ -103,6 +105,7 @@ def parse(document: Mapping[str, Any]) -> Tenant:
         claims=spec.texts("claims"),
         environment=spec.texts("environment"),
         buckets=spec.texts("buckets") if spec.has("buckets") else None,
+        checks=spec.texts("checks"),
     )
     for fields in (top, metadata, spec):
         fields.close()

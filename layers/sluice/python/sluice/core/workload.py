@@ -37,6 +37,7 @@ class IntentKind(StrEnum):
     PREEMPT = "preempt"
     CANCEL = "cancel"
     FAIL = "fail"
+    DEACTIVATE = "deactivate"
     MIGRATE = "migrate"
 
 
@@ -123,6 +124,11 @@ class Workload:
     steady: bool = False
     checkpoint_at: int = 0
     runs: tuple[Mapping[str, Any], ...] = ()
+    placed: str = ""
+    charges: tuple[Mapping[str, Any], ...] = ()
+    checks: tuple[str, ...] = ()
+    gated: bool = False
+    answers: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def manifest_key(self) -> str:
@@ -202,6 +208,11 @@ def release_key(root: str) -> str:
     return f"R#{root}"
 
 
+def checks_key(root: str) -> str:
+    """Hash key of the `inbox` index under which those stand whose admission checks are pending."""
+    return f"C#{root}"
+
+
 def awaits_release(workload: Workload) -> bool:
     """Whether `admit` has quota of this workload to give back."""
     if workload.reservation is None:
@@ -218,6 +229,8 @@ def index_keys(workload: Workload) -> dict[str, str]:
     if workload.state is State.PENDING and not workload.held:
         key = blocked_key(workload.namespace) if workload.blocked else pending_key(workload.cq)
         keys |= {"inbox": key, "inbox_order": f"{order}#{workload.queue}"}
+    elif workload.state is State.ADMITTED and workload.gated:
+        keys |= {"inbox": checks_key(workload.root), "inbox_order": order}
     elif awaits_release(workload):
         keys |= {"inbox": release_key(workload.root), "inbox_order": order}
     if workload.state in ON_CLUSTER and workload.cluster:
@@ -233,8 +246,19 @@ def place_of(inbox_order: str) -> Place:
     return Place(workload, _PRIORITY_BIAS - int(inverted), queue)
 
 
-def admit(workload: Workload, reservation: Reservation, root: str, now: int) -> Change:
+def admit(
+    workload: Workload,
+    reservation: Reservation,
+    root: str,
+    now: int,
+    placed: str = "",
+    charges: tuple[Mapping[str, Any], ...] = (),
+    checks: tuple[str, ...] = (),
+) -> Change:
     """PENDING(g) → ADMITTED(g) with quota; part of a ledger transaction.
+
+    `placed` says for people why it goes to that cluster; `charges` what budgets count for
+    it, `checks` who has to say Ready before it is dispatched.
 
     `root` is written too: it may have changed while the workload waited, and names the ledger
     that its release must find.
@@ -248,8 +272,12 @@ def admit(workload: Workload, reservation: Reservation, root: str, now: int) -> 
             "root": root,
             "cluster": reservation.cluster,
             "admitted_at": now,
+            "placed": placed,
+            "charges": charges,
+            "checks": checks,
+            "gated": bool(checks),
         },
-        ("not_before", "reason", "gone", "intent", "uid"),
+        ("not_before", "reason", "gone", "intent", "uid", "answers"),
     )
 
 
@@ -257,7 +285,7 @@ def claim(workload: Workload, uid: str, now: int) -> Change:
     """ADMITTED(g) → DISPATCHED(g, uid): this Job, and no other, may run the generation."""
     return Change(
         workload,
-        Guard((State.ADMITTED,), workload.generation),
+        Guard((State.ADMITTED,), workload.generation, absent=("gated",)),
         {"state": State.DISPATCHED, "uid": uid, "dispatched_at": now},
         ("reason",),
     )
@@ -267,6 +295,21 @@ def hinder(workload: Workload, code: str, message: str) -> Change:
     """Say in the record why its cluster was not made to match it; changes nothing else."""
     guard = Guard((State.ADMITTED, State.DISPATCHED, State.RECLAIMING), workload.generation)
     return Change(workload, guard, {"reason": {"code": code, "message": message}})
+
+
+def answer(workload: Workload, check: str, state: str, message: str, now: int) -> Change:
+    """What a check says of this generation; answers add up, and the newest of a check counts."""
+    guard = Guard((State.ADMITTED,), workload.generation, present=("gated",))
+    said = {"check": check, "state": state, "message": message, "at": now}
+    return Change(
+        workload, guard, {}, append={"answers": said | {"generation": workload.generation}}
+    )
+
+
+def pass_checks(workload: Workload) -> Change:
+    """All checks of this generation have said Ready: from now on it may be dispatched."""
+    guard = Guard((State.ADMITTED,), workload.generation, present=("gated",))
+    return Change(workload, guard, {}, ("gated",))
 
 
 def start(workload: Workload, now: int) -> Change:
@@ -292,7 +335,7 @@ def reclaim(workload: Workload, intent: Intent) -> Change:
         workload,
         Guard((State.ADMITTED, State.DISPATCHED), workload.generation, workload.uid),
         {"state": State.RECLAIMING, "intent": intent},
-        ("gone",),
+        ("gone", "gated"),
     )
 
 
@@ -358,11 +401,11 @@ def release(workload: Workload, now: int) -> Change:
     """Give the quota back; part of a ledger transaction, so only `admit` applies it.
 
     Source: a finished or cancelled workload keeps its state; a reclaimed one returns to PENDING
-    with the next generation, or is CANCELLED.
+    with the next generation, held if it was deactivated, or is CANCELLED.
     """
     if workload.state is not State.RECLAIMING:
         guard = Guard((workload.state,), workload.generation, present=("reservation",))
-        return Change(workload, guard, {}, ("reservation",))
+        return Change(workload, guard, {}, ("reservation", "charges"))
     intent = _intent(workload)
     # The intent too: a cancel that overtook a requeue must not be lost to an older snapshot.
     guard = Guard(
@@ -370,7 +413,7 @@ def release(workload: Workload, now: int) -> Change:
     )
     account = run(workload, intent.kind.value, now)
     ended = {"runs": account | {"by": intent.by} if intent.by else account}
-    taken = ("reservation", "gone", "intent", "cluster", "uid")
+    taken = ("reservation", "charges", "gone", "intent", "cluster", "uid")
     reason = {"code": intent.reason, "message": intent.message}
     if intent.kind is IntentKind.CANCEL:
         end = {"state": State.CANCELLED, "finished_at": now, "reason": reason}
@@ -379,13 +422,15 @@ def release(workload: Workload, now: int) -> Change:
         result = {"succeeded": False, "reason": intent.reason, "message": intent.message}
         end = {"state": State.FINISHED, "finished_at": now, "reason": reason, "result": result}
         return Change(workload, guard, end, taken, ended)
-    back = {
+    back: dict[str, Any] = {
         "state": State.PENDING,
         "generation": workload.generation + 1,
         "not_before": intent.not_before,
         "reason": reason,
         "requeues": workload.requeues + (intent.kind is IntentKind.REQUEUE),
     }
+    if intent.kind is IntentKind.DEACTIVATE:
+        back["held"] = True
     times = ("admitted_at", "dispatched_at", "started_at", "ready_pods")
     return Change(workload, guard, back, (*taken, *times), ended)
 

@@ -13,6 +13,7 @@ from sluice.core.fairness import Shares
 from sluice.core.model import StopPolicy
 from sluice.core.quantity import format_quantity, parse_quantity
 from sluice.core.quarantine import Ban, in_force
+from sluice.core.spending import spent_now
 from sluice.core.workload import Workload, first_admitted_at, pending_key
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import tree_in_use
@@ -20,6 +21,7 @@ from sluice.usecases.query import DAY_MS
 from sluice.usecases.views import Json, reason
 
 if TYPE_CHECKING:
+    from sluice.core.catalog import Catalog as Queues
     from sluice.core.model import ClusterQueue
     from sluice.core.quota import QuotaTree
     from sluice.ports import CatalogSnapshot
@@ -55,9 +57,29 @@ class Accounts:
                 tree = tree_in_use(config, root, self.query.ledgers.read(root).usage)
                 trees[root] = (tree, Shares(tree), lent(tree))
             item = quota_view(queue, *trees[root])
+            if budgets := self._budgets(config, queue.name, local.get(queue.name, [])):
+                item["budgets"] = budgets
             item |= self._counts(queue.name, local.get(queue.name, []), running)
             items.append(item | {"status": _status(queue, config.inactive_reason(queue))})
         return {"items": items}
+
+    def _budgets(self, config: Queues, cq: str, local: Sequence[str]) -> list[Json]:
+        """What budgets of a queue and of these LocalQueues have left in their windows."""
+        now = self.query.clock.now()
+        found = [b for b in config.budgets if b.cluster_queue == cq or b.local_queue in local]
+        if not found:
+            return []
+        spent = self.query.ledgers.read(config.root_of(cq)).spent
+        return [
+            {
+                "name": budget.name,
+                "localQueue": budget.local_queue,
+                "spentUsd": spent_now(budget, spent, (), now) / 1_000_000,
+                "limitUsd": budget.limit_microusd / 1_000_000,
+                "windowEndsAt": budget.next_window_ms(now),
+            }
+            for budget in found
+        ]
 
     def capacity(self, caller: Authority) -> Json:
         """Nodes by cluster, pool and capacity type; requested is what workloads hold there.

@@ -92,7 +92,7 @@ class Act:
         """A Job that was claimed just now is left to its claimer, who is about to un-suspend it."""
         if workload.state is State.DISPATCHED:
             return self.clock.now() - workload.dispatched_at > LATE_DISPATCH_MS
-        return workload.state is State.ADMITTED
+        return workload.state is State.ADMITTED and not workload.gated
 
     def leaving_spot(self, moving: Sequence[Workload]) -> frozenset[str]:
         """Those that have lost spot machines often enough to wait for another kind."""

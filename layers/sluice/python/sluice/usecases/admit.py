@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core.budget import Budget
 from sluice.core.capacity import PoolPlan
 from sluice.core.catalog import Catalog as QueueCatalog
 from sluice.core.cycle import (
@@ -30,6 +31,7 @@ from sluice.core.model import (
     WithinClusterQueue,
 )
 from sluice.core.proposals import orders_otherwise, proposed
+from sluice.core.spending import spent_after
 from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
 from sluice.errors import KeptConflicting
 from sluice.ports import (
@@ -44,8 +46,10 @@ from sluice.ports import (
     Pools,
     Workloads,
 )
-from sluice.usecases.configuration import Configured, configured, market_of
+from sluice.usecases.checks import decide_gated
+from sluice.usecases.configuration import Configured, configured, market_of, namespace_labels
 from sluice.usecases.dependencies import Dependencies
+from sluice.usecases.fleet import Fleet
 
 ATTEMPTS = 8
 RELEASES = 500
@@ -79,6 +83,7 @@ class Admit:
     kicks: Kicks
     clock: Clock
     pools: Pools
+    fleet: Fleet
     heads: int = 100
     budget_ms: int = 10_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
@@ -101,7 +106,7 @@ class Admit:
             gathered = self.gather(root, ledger, catalog, config, heads, last)
             policy = config.policies.of(root)
             cycle = decide(config.queues, gathered, policy)
-            version = self.commit(ledger, cycle, gathered, policy)
+            version = self.commit(ledger, cycle, gathered, policy, config.queues.budgets)
             if version is None:
                 conflicts += 1
                 continue
@@ -125,7 +130,10 @@ class Admit:
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
 
     def let_in(self, root: str) -> None:
-        """Who waits for others in the namespaces that lead here, whatever root it waits below."""
+        """Who waits for others in the namespaces that lead here, whatever root it waits below.
+
+        And who has its quota and waits for admission checks.
+        """
         snapshot = self.catalog.snapshot()
         queues = configured(snapshot).queues
         namespaces = {
@@ -135,6 +143,7 @@ class Admit:
             and queues.root_of(local.cluster_queue) == root
         }
         Dependencies(self.workloads, self.clock)(snapshot, namespaces)
+        decide_gated(self.workloads, self.clock, root)
 
     def gather(
         self,
@@ -191,9 +200,12 @@ class Admit:
             waiting,
             holders,
             market_of(catalog, self.plans(catalog), now) if waiting else Market({}),
+            self.fleet(catalog) if waiting else (),
             now,
             parked,
             ledger.past,
+            ledger.spent,
+            namespace_labels(catalog),
         )
 
     def plans(self, catalog: CatalogSnapshot) -> Mapping[str, Sequence[PoolPlan]]:
@@ -201,7 +213,12 @@ class Admit:
         return dict(zip(clusters, self.pool.map(self.pools.plans, clusters), strict=True))
 
     def commit(
-        self, ledger: LedgerState, cycle: Cycle, gathered: Gathered, policy: Policy
+        self,
+        ledger: LedgerState,
+        cycle: Cycle,
+        gathered: Gathered,
+        policy: Policy,
+        budgets: Sequence[Budget] = (),
     ) -> int | None:
         """The ledger's version after all transactions of a cycle; None if one lost its race."""
         steps, now = cycle.steps, gathered.now
@@ -213,10 +230,12 @@ class Admit:
             if past is not None and settings is not None:
                 past = past_after(past, batch, settings, now)
             changes = tuple(step.change for step in batch)
-            commit = Commit(ledger, usage, changes, audit(cycle, batch), now, past)
+            spent = spent_after(ledger.spent, changes, budgets, now)
+            commit = Commit(ledger, usage, changes, audit(cycle, batch), now, past, spent)
             if not self.ledgers.commit(commit).done:
                 return None
-            ledger = LedgerState(ledger.root, ledger.version + 1, ledger.limits, usage, past)
+            version = ledger.version + 1
+            ledger = LedgerState(ledger.root, version, ledger.limits, usage, past, spent)
         return ledger.version
 
 
@@ -233,7 +252,9 @@ def needs_holders(catalog: QueueCatalog, queues: Sequence[ClusterQueue], *, wait
     if StopPolicy.HOLD_AND_DRAIN in stops:
         return True
     return waiting and (
-        any(map(may_evict, queues)) or any(each.max_running is not None for each in locals_)
+        bool(catalog.budgets)
+        or any(map(may_evict, queues))
+        or any(each.max_running is not None for each in locals_)
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sluice.usecases.accounts import Accounts
     from sluice.usecases.apply import Apply
     from sluice.usecases.callers import Authority
+    from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
@@ -78,6 +79,7 @@ class Api:
     whatif: WhatIf
     checkup: Checkup
     moves: Moves
+    answer: Answer
 
     def __call__(self, call: Call) -> Any:
         """The answer as JSON. Raises RefusedError."""
@@ -90,7 +92,8 @@ class Api:
 def _shape(path: tuple[str, ...]) -> tuple[str, ...]:
     """The path with its variable segments as `*`."""
     if path[:1] == ("workloads",) and len(path) > 1:
-        return ("workloads", "*", *path[2:])
+        checked = path[2:3] == ("checks",) and len(path) > len(("workloads", "*", "checks"))
+        return ("workloads", "*", "checks", "*") if checked else ("workloads", "*", *path[2:])
     if path[:1] == ("catalog",) and len(path) > 1:
         # A namespaced name holds a slash, encoded or not.
         return ("catalog", "*", "*") if path[2:] else ("catalog", "*")
@@ -162,6 +165,17 @@ def _restore(api: Api, call: Call) -> Json:
     )
 
 
+def _answer(api: Api, call: Call) -> Json:
+    return api.answer(
+        call.caller,
+        call.path[1],
+        "/".join(call.path[3:]),
+        state=call.field("state", str, ""),
+        message=call.field("message", str, ""),
+        token=call.field("token", str, ""),
+    )
+
+
 def _objects(api: Api, call: Call) -> Json:
     name = "/".join(call.path[2:]) or None
     return api.query.objects(call.caller, call.path[1], name)
@@ -214,6 +228,7 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ),
     ("POST", "workloads", "*", "migrate"): lambda api, c: api.moves.migrate(c.caller, c.path[1]),
     ("POST", "workloads", "*", "restore"): _restore,
+    ("POST", "workloads", "*", "checks", "*"): _answer,
     ("GET", "queues"): lambda api, c: api.accounts.queues(c.caller),
     ("GET", "capacity"): lambda api, c: api.accounts.capacity(c.caller),
     ("GET", "catalog", "*"): _objects,

@@ -17,6 +17,7 @@ from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
+    from sluice.core.budget import Budget
     from sluice.core.catalog import Catalog as Queues
     from sluice.core.model import ClusterQueue
     from sluice.ports import Catalog, Kicks, Ledgers, Workloads
@@ -285,11 +286,26 @@ def _roots_of(queues: Queues, keys: Iterable[Key]) -> set[str]:
         elif kind == "LocalQueue" and name in queues.local_queues:
             cq = queues.local_queues[name].cluster_queue
             roots |= {queues.root_of(cq)} if cq in queues.cluster_queues else set()
+        elif kind == "AdmissionCheck":
+            roots |= {
+                queues.root_of(cq.name)
+                for cq in queues.cluster_queues.values()
+                if name in cq.admission_checks
+            }
+        elif kind == "Budget":
+            roots = roots.union(*(_above(queues, b) for b in queues.budgets if b.name == name))
         elif kind == "ResourceFlavor":
             roots |= {
                 queues.root_of(cq.name) for cq in queues.cluster_queues.values() if _uses(cq, name)
             }
     return roots
+
+
+def _above(queues: Queues, budget: Budget) -> set[str]:
+    """The root above the queue of a budget, if that queue exists."""
+    local = queues.local_queues.get(budget.local_queue or "")
+    cq = local.cluster_queue if local else budget.cluster_queue or ""
+    return {queues.root_of(cq)} if cq in queues.cluster_queues else set()
 
 
 def _uses(queue: ClusterQueue, flavor: str) -> bool:

@@ -60,13 +60,20 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """What a caller may do. `namespaces` of an administrator say only what is home."""
+    """What a caller may do. `namespaces` of an administrator say only what is home.
+
+    `checks` are the admission checks that the caller answers.
+    """
 
     who: str
     tenant: str
     namespaces: tuple[str, ...]
     admin: bool
     bootstrap: bool = False
+    checks: tuple[str, ...] = ()
+
+    def may_answer(self, check: str) -> bool:
+        return self.admin or check in self.checks
 
     def may_see(self, namespace: str) -> bool:
         return self.admin or namespace in self.namespaces
@@ -95,7 +102,9 @@ def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Auth
         if named := by_principal.get(principal):
             spec = tenants[named[0]]["spec"]
             namespaces = tuple(map(str, spec.get("namespaces", ())))
-            return Authority(caller.name, named[0], namespaces, spec.get("admin") is True)
+            checks = tuple(map(str, spec.get("checks", ())))
+            admin = spec.get("admin") is True
+            return Authority(caller.name, named[0], namespaces, admin, checks=checks)
     raise ForbiddenError(
         f"no Tenant names {caller.arn}",
         hint="an administrator applies a Tenant whose spec.principals lists your role",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sluice.core import scheduling_policy
+from sluice.core import scheduling_policy, spending
 from sluice.core.capacity import WAITING_PODS, PoolPlan, shut
 from sluice.core.catalog import Catalog, Problem
 from sluice.core.fallback import Market, kinds_of
@@ -20,6 +20,7 @@ QUEUEING_KINDS = (
     "ClusterQueue",
     "LocalQueue",
     "WorkloadPriorityClass",
+    "AdmissionCheck",
 )
 
 
@@ -66,6 +67,16 @@ def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
     }
 
 
+def namespace_labels(snapshot: CatalogSnapshot) -> dict[str, dict[str, str]]:
+    """Namespace → its labels: those of the Tenant whose it is."""
+    labels: dict[str, dict[str, str]] = {}
+    for _, document in sorted(snapshot.of("Tenant").items()):
+        given = document["metadata"].get("labels") or {}
+        for namespace in document["spec"].get("namespaces", ()):
+            labels.setdefault(str(namespace), {}).update(given)
+    return labels
+
+
 def market_of(
     snapshot: CatalogSnapshot, plans: Mapping[str, Sequence[PoolPlan]], now: int
 ) -> Market:
@@ -105,6 +116,8 @@ def _parsed(keyed: _Keyed) -> Configured:
         cluster_queues=objects.cluster_queues,
         local_queues=objects.local_queues,
         priority_classes=objects.priority_classes,
+        admission_checks=objects.admission_checks,
+        budgets=map(spending.parse, keyed.snapshot.of(spending.KIND).values()),
     )
     found = [
         scheduling_policy.parse(document)

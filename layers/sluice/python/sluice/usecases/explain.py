@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.core import checks
 from sluice.core.capacity import shut
 from sluice.core.quantity import format_quantity
 from sluice.core.quota import QuotaTree
@@ -81,6 +82,8 @@ class Explain:
         }
         if workload.state is not State.PENDING:
             told = {"headline": settled(workload)} | self._without_machines(workload)
+            if workload.reservation:
+                told["placed"] = workload.placed
             return answer | told | self._hindered(caller, workload)
         snapshot = self.query.catalog.snapshot()
         queues = configured(snapshot).queues
@@ -194,6 +197,8 @@ def settled(workload: Workload) -> str:
     end = f": {said}" if said else ""
     fields = "; ".join(f"{error['field']}: {error['message']}" for error in workload.errors)
     intent = workload.intent.message if workload.intent else ""
+    if workload.gated:
+        return f"It {checks.waits_for(workload)}."
     now = phase(workload)
     if workload.reason.get("code") == Reason.MISSING_RIGHT:
         return f"It is {now}, but a right is missing: {said}"

@@ -231,6 +231,10 @@ class Interrupt:
     ) -> tuple[AtRisk, Migration] | None:
         """Record the move and take the workload off; None if it is not ours to move any more."""
         workload = each.workload
+        if notice.kind is not Kind.REQUEST and (spent := exhausted(workload)):
+            end = Intent(IntentKind.FAIL, Reason.RECOVERY_EXHAUSTED, spent)
+            self.workloads.apply([lifecycle.reclaim(workload, end)])
+            return None
         planned = self.plan(name, row, notice, each, restores=bool(checkpoint))
         made = replace(planned, checkpoint=checkpoint)
         if workload.state is State.DISPATCHED:
@@ -400,3 +404,14 @@ def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
 
 def saves_on_signal(workload: Workload) -> bool:
     return bool((workload.options.get("checkpoint") or {}).get("signal"))
+
+
+def exhausted(workload: Workload) -> str:
+    """What to tell of a workload that was interrupted as often as it allows; else nothing."""
+    most = workload.options.get("max_recoveries")
+    if workload.state is not State.DISPATCHED:
+        return ""
+    moved = sum(run.get("outcome") == IntentKind.MIGRATE.value for run in workload.runs)
+    if most is None or moved < most:
+        return ""
+    return f"interrupted again after {moved} of at most {most} recoveries"

@@ -35,6 +35,7 @@ from sluice.ports import (
     Prices,
     Workloads,
 )
+from sluice.usecases.fleet import beat
 from sluice.usecases.migrate import Migrate, was_moved
 from sluice.usecases.periodic import Periodic
 
@@ -91,6 +92,7 @@ class Observe:
         try:
             cluster = self.clusters.cluster(name)
             seen, versions, known = self.reconcile(name, cluster)
+            beat(self.nodes, name, self.clock.now())
             if seen.jobs or self.workloads.active(name):
                 self.archive_recent(cluster, seen, known, archived)
                 self.watch(name, cluster, seen, versions, until, stop)

@@ -55,6 +55,8 @@ def wants_kick(change: Changed) -> bool:
             or before.held
             or (before.blocked and not now.blocked)
         )
+    if now.state is State.ADMITTED and before is not None and now.gated:
+        return len(now.answers) > len(before.answers)
     if now.state in TERMINAL and before is not None and before.state is State.PENDING:
         return True
     return awaits_release(now) and not (before is not None and awaits_release(before))
@@ -65,7 +67,7 @@ def wants_command(change: Changed) -> bool:
     before, now = change.before, change.after
     fresh = before is None or (before.state, before.generation) != (now.state, now.generation)
     if now.state is State.ADMITTED:
-        return fresh
+        return not now.gated and (fresh or (before is not None and before.gated))
     if now.state is State.RECLAIMING:
         migrating = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
         fenced = now.gone and not (before is not None and before.gone)

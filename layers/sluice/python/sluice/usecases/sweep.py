@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sluice.core.reservations import held_by
-from sluice.core.workload import pending_key, release_key
+from sluice.core.workload import checks_key, pending_key, release_key
 from sluice.ports import Catalog, Clock, Kicks, Ledgers, Usage, Workloads
 from sluice.usecases.configuration import configured
 from sluice.usecases.dependencies import Dependencies
@@ -42,6 +42,7 @@ class Sweep:
             if self.workloads.inbox(pending_key(queue), limit=1)
         }
         due |= {r for r in queues.roots() if self.workloads.inbox(release_key(r), limit=1)}
+        due |= {r for r in queues.roots() if self.workloads.inbox(checks_key(r), limit=1)}
         self.kicks.kick(sorted(due))
         clusters = sorted(snapshot.of("Cluster"))
         drift = {root: self.drift(root, clusters) for root in queues.roots()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sluice.core import checks
 from sluice.core.quantity import format_quantity, parse_quantity
 from sluice.core.reasons import Action, Reason
 from sluice.core.recovery import HOUR_MS, recovery
@@ -31,8 +32,13 @@ class Refusals:
 
     def reason(self, workload: Workload, now: int) -> Json | None:
         """Why the workload is not running, if it is not."""
+        if workload.gated:
+            return reason(Reason.ADMISSION_CHECK, checks.waits_for(workload))
         if workload.state is not State.PENDING:
             return reason(**workload.reason) if workload.reason.get("code") else None
+        if workload.held and workload.reason.get("code") == Reason.ADMISSION_CHECK:
+            said = workload.reason["message"]
+            return reason(Reason.ADMISSION_CHECK, f"{said}; `sluice release` asks again")
         if workload.held:
             return reason(Reason.HELD_BY_USER, "held; `sluice release` lets it queue again")
         if workload.blocked:
@@ -99,6 +105,10 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "podSets": [_pod_set(each, workload) for each in workload.pod_sets],
         "flavors": _flavors(workload),
         "cluster": workload.cluster,
+        "checks": {name: each.value for name, each in checks.states(workload).items()}
+        if workload.reservation
+        else {},
+        "placed": workload.placed if workload.reservation else "",
         "recoveries": sum(run.get("outcome") == "migrate" for run in workload.runs),
         "createdAt": workload.created_at,
         "firstAdmittedAt": first_admitted_at(workload),

@@ -1,0 +1,83 @@
+"""Admission checks: who answers them, and what the answers do to a workload that has its quota.
+
+Two phases, as in Kueue: quota is reserved first, then the checks are asked, and only then a Job is
+made. Ready from all starts it; one Retry gives the quota back for a while, and one Rejected until
+somebody releases the workload again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sluice.core import workload as lifecycle
+from sluice.core.backoff import backoff_ms
+from sluice.core.flavors import required_checks
+from sluice.core.model import BUDGET_CHECK, CheckState
+from sluice.core.reasons import Reason
+from sluice.core.workload import Intent, IntentKind, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sluice.core import model
+    from sluice.core.workload import Change, Workload
+
+
+def asked(
+    queue: model.ClusterQueue,
+    assignment: model.Assignment,
+    checks: Mapping[str, model.AdmissionCheck],
+) -> tuple[str, ...]:
+    """The checks that somebody has to answer before this assignment starts."""
+    names = required_checks(queue, assignment)
+    return tuple(name for name in names if checks[name].controller != BUDGET_CHECK)
+
+
+def states(workload: Workload) -> dict[str, CheckState]:
+    """The newest answer of each check to this generation."""
+    found = dict.fromkeys(workload.checks, CheckState.PENDING)
+    for answer in workload.answers:
+        if answer["generation"] == workload.generation and answer["check"] in found:
+            found[answer["check"]] = CheckState(answer["state"])
+    return found
+
+
+def token(workload: Workload, check: str) -> str:
+    """Names one question, so that an answer to an older one is not taken for it."""
+    return f"{workload.id}.{workload.generation}.{check}"
+
+
+def waits_for(workload: Workload) -> str:
+    """For people: the checks that have not said yes."""
+    left = [name for name, state in states(workload).items() if state is not CheckState.READY]
+    return f"has its quota; waits for admission check {', '.join(left)}"
+
+
+def steps(gated: Iterable[Workload], now: int) -> Iterator[Change]:
+    """What the answers do, as far as they decide."""
+    for workload in gated:
+        if workload.state is not State.ADMITTED or not workload.gated:
+            continue
+        found = states(workload)
+        if (name := _first(found, CheckState.REJECTED)) is not None:
+            message = f"admission check {name} rejected it{_said(workload, name)}"
+            intent = Intent(IntentKind.DEACTIVATE, Reason.ADMISSION_CHECK, message)
+            yield lifecycle.reclaim(workload, intent)
+        elif (name := _first(found, CheckState.RETRY)) is not None:
+            wait = backoff_ms(workload.requeues)
+            message = f"admission check {name} asks to try again{_said(workload, name)}"
+            intent = Intent(
+                IntentKind.REQUEUE, Reason.ADMISSION_CHECK, message, not_before=now + wait
+            )
+            yield lifecycle.reclaim(workload, intent)
+        elif set(found.values()) <= {CheckState.READY}:
+            yield lifecycle.pass_checks(workload)
+
+
+def _first(found: Mapping[str, CheckState], state: CheckState) -> str | None:
+    return next((name for name, each in found.items() if each is state), None)
+
+
+def _said(workload: Workload, name: str) -> str:
+    said = [a["message"] for a in workload.answers if a["check"] == name and a.get("message")]
+    return f": {said[-1]}" if said else ""

@@ -1,0 +1,75 @@
+"""The clusters at this moment: what they offer and cost, and whether they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.fleet import Site, health, observed_rate
+from sluice.core.quantity import parse_quantity
+from sluice.usecases.configuration import configured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sluice.ports import CatalogSnapshot, Clock, Nodes
+
+HEARTBEATS = "#clusters"  # the key of the inventory below which each cluster has a row
+FRESH_MS = 20_000  # inventories change slowly, and passes are many
+GONE_MS = 180_000  # a node that was not seen for so long is gone
+
+
+def beat(nodes: Nodes, cluster: str, now: int) -> None:
+    """Says that the cluster's API server answers."""
+    nodes.put_many(HEARTBEATS, [{"instance": cluster, "seen_at": now}])
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Inventories are kept for some seconds; heartbeats are read each time."""
+
+    nodes: Nodes
+    clock: Clock
+    _kept: dict[str, tuple[int, list[tuple[Mapping[str, Any], dict[str, int]]]]] = field(
+        default_factory=dict
+    )
+
+    def __call__(self, snapshot: CatalogSnapshot) -> Sequence[Site]:
+        flavors = configured(snapshot).queues.flavors
+        now = self.clock.now()
+        seen = {str(row["instance"]): row["seen_at"] for row in self.nodes.of(HEARTBEATS)}
+        sites = []
+        for name, document in sorted(snapshot.of("Cluster").items()):
+            spec = document.get("spec") or {}
+            offered = frozenset(spec.get("flavors") or flavors)
+            inventory = self._inventory(name, now)
+            rates = {
+                flavor: flavors[flavor].rates or observed_rate(flavors[flavor], inventory)
+                for flavor in offered & flavors.keys()
+            }
+            places = {f"s3://{bucket}" for bucket in spec.get("buckets") or ()}
+            places |= {spec["region"]} if spec.get("region") else set()
+            sites.append(
+                Site(
+                    name,
+                    offered,
+                    health(cordoned=bool(spec.get("cordoned")), seen_at=seen.get(name, 0), now=now),
+                    frozenset(places),
+                    {flavor: rate for flavor, rate in rates.items() if rate},
+                    sum(_amounts(row.get("requested") or {}).get("cpu", 0) for row, _ in inventory),
+                )
+            )
+        return sites
+
+    def _inventory(self, cluster: str, now: int) -> list[tuple[Mapping[str, Any], dict[str, int]]]:
+        """Machines that are there, each with what it can give, in base units."""
+        read_at, kept = self._kept.get(cluster, (0, []))
+        if now - read_at > FRESH_MS:
+            rows = [r for r in self.nodes.of(cluster) if r.get("seen_at", 0) > now - GONE_MS]
+            kept = [(row, _amounts(row.get("allocatable") or {})) for row in rows]
+            self._kept[cluster] = (now, kept)
+        return kept
+
+
+def _amounts(allocatable: Mapping[str, Any]) -> dict[str, int]:
+    return {name: parse_quantity(name, str(amount)) for name, amount in allocatable.items()}
