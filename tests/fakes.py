@@ -515,7 +515,7 @@ class FakeKubernetes:
         found = self.objects[key]
         spec = {
             **{name: each for name, each in found["spec"].items() if name not in _KNOBS},
-            **document["spec"],
+            **document.get("spec", {}),
         }
         owned = {"f:limits": {"f:cpu": {}}} if "limits" in spec else {}
         fields = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": owned}}]

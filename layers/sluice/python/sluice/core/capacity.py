@@ -135,12 +135,9 @@ class PoolPlan:
                 spec["weight"] = self.weight
             if self.frozen:
                 spec["disruption"] = {"budgets": [dict(each) for each in FROZEN]}
-        return {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": self.pool},
-            "spec": spec,
-        }
+        named = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool"}
+        # An empty spec would be owned as such: without it nothing of ours is left.
+        return {**named, "metadata": {"name": self.pool}} | ({"spec": spec} if spec else {})
 
 
 @dataclass(frozen=True, slots=True)

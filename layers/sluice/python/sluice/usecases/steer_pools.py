@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.core.capacity import MANAGED, MANAGER
+from sluice.core.capacity import MANAGED, MANAGER, read_pool
 from sluice.ports import Clusters, Pools
 
 
@@ -21,13 +21,12 @@ class SteerPools:
         `provision` sees the other manager at its next look and plans around it.
         """
         cluster = self.clusters.cluster(name)
-        plans = {each.pool: each for each in self.pools.plans(name)}
-        # Applying to a name that does not exist would create it.
         documents, _ = cluster.list("NodePool", selector=f"{MANAGED}=true")
-        present = {document["metadata"]["name"] for document in documents}
+        present = {pool.name: pool for pool in (read_pool(each, ()) for each in documents)}
         applied = [
             cluster.apply(plan.document(), manager=MANAGER)
-            for pool, plan in sorted(plans.items())
-            if pool in present
+            for plan in self.pools.plans(name)
+            # Applying to a name that does not exist would create it.
+            if plan.pool in present and plan.differs(present[plan.pool])
         ]
         return sum(each is not None for each in applied)
