@@ -132,8 +132,8 @@ class Control(cdk.Stack):
             function.allow("sqs", ["SendMessage"], self.queues.main[name].queue_arn)
         for name in shape.inspects:
             function.allow("sqs", ["GetQueueAttributes"], self.queues.main[name].queue_arn)
-        if shape.reads_prices:
-            function.allow_prices()
+        if shape.reads_ec2:
+            function.allow_reading_ec2()
         for name in shape.invokes:
             function.allow("lambda", ["InvokeFunction"], self.functions[name].function.function_arn)
         if shape.publishes_events:

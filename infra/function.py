@@ -112,15 +112,19 @@ class SluiceFunction(Construct):
             resource_arns=list(arns),
         ).assert_success()
 
-    def allow_prices(self) -> None:
-        """Grant the reading of public prices, in a policy apart: these actions take no resource."""
+    def allow_reading_ec2(self) -> None:
+        """Grant the reading of machines and public prices; these actions take no resource."""
         iam.Policy(
             self,
-            "ReadPrices",
+            "ReadEC2",
             roles=[self.role],
             statements=[
                 iam.PolicyStatement(
-                    actions=["ec2:DescribeSpotPriceHistory", "pricing:GetProducts"],
+                    actions=[
+                        "ec2:DescribeInstances",
+                        "ec2:DescribeSpotPriceHistory",
+                        "pricing:GetProducts",
+                    ],
                     resources=["*"],
                 )
             ],

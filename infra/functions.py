@@ -33,7 +33,7 @@ class FunctionShape:
     inspects: tuple[str, ...] = ()
     invokes: tuple[str, ...] = ()
     publishes_events: bool = False
-    reads_prices: bool = False
+    reads_ec2: bool = False  # what machines cost, and whether they still are
     fetches_references: bool = False
     """Whether it reads the buckets that submissions may refer to."""
     kicks_itself: bool = False
@@ -115,7 +115,7 @@ FUNCTIONS = (
         },
         objects={"logs/": ("PutObject",), "checkpoints/": ("DeleteObject",)},
         sends=("commands", "interruptions"),
-        reads_prices=True,
+        reads_ec2=True,
         cluster_group="sluice:observe",
     ),
     FunctionShape(

@@ -299,6 +299,16 @@ class MemoryFaults:
 
 
 @dataclass
+class MemoryMachines:
+    """EC2's events of the instances that have ended."""
+
+    ends: dict[str, Document] = field(default_factory=dict)
+
+    def ended(self, instances: Sequence[str]) -> list[Document]:
+        return [self.ends[instance] for instance in instances if instance in self.ends]
+
+
+@dataclass
 class MemoryNodes:
     rows: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
 

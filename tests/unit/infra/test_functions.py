@@ -117,7 +117,11 @@ def test_no_action_is_a_wildcard_and_no_resource_but_for_actions_that_take_none(
             if "*" in aslist(statement["Resource"]):
                 assert set(actions) in (
                     {"xray:PutTraceSegments", "xray:PutTelemetryRecords"},
-                    {"ec2:DescribeSpotPriceHistory", "pricing:GetProducts"},
+                    {
+                        "ec2:DescribeInstances",
+                        "ec2:DescribeSpotPriceHistory",
+                        "pricing:GetProducts",
+                    },
                     {"ec2:DescribeInstances"},  # finds the machine of a drill
                 )
 

@@ -49,6 +49,17 @@ def test_a_death_without_notice(town: Town, mode: str) -> None:
     town.runs_once_more("w")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_death_of_which_no_word_ever_comes(town: Town, mode: str) -> None:
+    node = town.runs("w", mode)
+    town.clock.pass_ms(60_000)
+
+    town.kubernetes.vanish(node)
+    town.pass_quietly(40)
+
+    town.runs_once_more("w")
+
+
 def test_a_death_without_notice_after_an_earlier_checkpoint(town: Town) -> None:
     node = town.runs("w", "kubelet")
     kept = Checkpoint("w", 0, DUMP, town.clock.now(), CheckpointMode.KUBELET)

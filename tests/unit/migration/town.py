@@ -98,6 +98,9 @@ class Town(World):
             self.check()
         self.obey(*moving)
         self.check()
+        while self.news:
+            self.hear(self.news.pop(0))
+            self.check()
 
     def pass_quietly(self, seconds: int, *, nodes: bool = True) -> None:
         """Time in which messages are handled and pods get nodes (or none are to be had)."""

@@ -17,6 +17,7 @@ from sluice.usecases.periodic import Periodic
 from sluice.usecases.provision import Provision
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.sweep import Sweep
+from sluice.usecases.unheard import Unheard
 
 from tests.fakes import (
     FakeClock,
@@ -28,6 +29,7 @@ from tests.fakes import (
     MemoryLedgers,
     MemoryLogs,
     MemoryLosses,
+    MemoryMachines,
     MemoryManifests,
     MemoryMigrations,
     MemoryNodes,
@@ -84,6 +86,7 @@ class Plane:
     migrations: MemoryMigrations = field(default_factory=MemoryMigrations)
     archives: MemoryArchives = field(default_factory=MemoryArchives)
     wishes: RecordedInterruptions = field(default_factory=RecordedInterruptions)
+    machines: MemoryMachines = field(default_factory=MemoryMachines)
     offerings: MemoryOfferings = field(default_factory=MemoryOfferings)
     pools: MemoryPools = field(default_factory=MemoryPools)
 
@@ -156,6 +159,7 @@ class Plane:
             self.clock,
             self.migrate(),
             Periodic(self.nodes, self.losses, self.wishes, self.clock),
+            Unheard(self.machines, self.wishes),
             pods_ready_ms=pods_ready_ms,
             pool=Inline(),  # type: ignore[arg-type]
         )

@@ -449,6 +449,8 @@ def test_what_came_before_a_watch_ended_is_marked_too() -> None:
     set_status(plane, "Pod", POD, phase="Running")
     plane.kubernetes.objects["Job", NAMESPACE, JOB] = {**finished, "status": {"ready": 1}}
 
+    told = threading.Event()
+
     class Broken(FakeKubernetes):
         """Tells more than one look takes, the end of the Job last, and breaks off."""
 
@@ -456,7 +458,9 @@ def test_what_came_before_a_watch_ended_is_marked_too() -> None:
             if kind == "Job":
                 yield from [("MODIFIED", plane.kubernetes.objects["Job", NAMESPACE, JOB])] * 2_000
                 yield "MODIFIED", finished
+                told.set()
                 raise ClusterError("the connection broke")
+            told.wait(PATIENCE_SECONDS)  # the first watch that ends would end them all
 
     broken = Broken(objects=plane.kubernetes.objects, numbers=itertools.count(100))
     plane.observe(broken)(CLUSTER, owner="me", until=plane.clock.now() + 60 * SECOND)

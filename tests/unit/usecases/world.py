@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -39,6 +40,7 @@ from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
 from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.sweep import Sweep
+from sluice.usecases.unheard import Unheard
 
 from tests.fakes import (
     FakeClock,
@@ -171,6 +173,21 @@ MANIFEST = {
 }
 
 
+@dataclass(frozen=True)
+class Gone:
+    """EC2, when it is asked for machines that are gone, and the queue in which its word ends."""
+
+    world: World
+
+    def ended(self, instances: Sequence[str]) -> list[dict[str, Any]]:
+        gone = sorted(self.world.kubernetes.dead)
+        asked = [node for node in gone if self.world.instance(node) in instances]
+        return [self.world.ended(node, "terminated") for node in asked]
+
+    def send(self, envelope: dict[str, Any]) -> None:
+        self.world.news.append(envelope)
+
+
 @dataclass
 class World:
     seed: int
@@ -288,8 +305,8 @@ class World:
         f = self.fragile
         use = Observe(
             f(self.workloads), self.kubernetes, self.commands, self.nodes, self.logs, self.leases,
-            FixedPrices(), self.clock, self.migrate(f), self.periodic(), pods_ready_ms=10**9,
-            pool=Inline(),
+            FixedPrices(), self.clock, self.migrate(f), self.periodic(),
+            Unheard(Gone(self), Gone(self)), pods_ready_ms=10**9, pool=Inline(),
         )  # fmt: skip
 
         def once() -> Seen:

@@ -23,6 +23,7 @@ from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.adapters.dynamodb_pools import DynamoDBPools
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
+from sluice.adapters.ec2_machines import EC2Machines
 from sluice.adapters.ec2_prices import EC2Prices
 from sluice.adapters.eks_clusters import EKSClusters
 from sluice.adapters.eventbridge_bus import EventBridgeBus
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sluice.usecases.steer_pools import SteerPools
     from sluice.usecases.submit import Submit
     from sluice.usecases.sweep import Sweep
+    from sluice.usecases.unheard import Unheard
 
 # One pool of connections for the threads of the use cases; retries are bounded so that a function
 # fails within its time and SQS brings the message back.
@@ -272,6 +274,14 @@ def interrupt() -> Interrupt:
 
 
 @cache
+def unheard() -> Unheard:
+    from sluice.usecases.unheard import Unheard
+
+    ec2 = client("ec2")
+    return Unheard(EC2Machines(ec2, ec2.meta.region_name, clock()), interruptions())
+
+
+@cache
 def observe() -> Observe:
     from sluice.usecases.observe import Observe
 
@@ -286,6 +296,7 @@ def observe() -> Observe:
         clock(),
         migrate(),
         periodic(),
+        unheard(),
     )
 
 

@@ -407,6 +407,15 @@ class Prices(Protocol):
         ...
 
 
+class Machines(Protocol):
+    def ended(self, instances: Sequence[str]) -> list[Document]:
+        """For each of these instances that has ended: EC2's event of it, which may never have come.
+
+        An instance that nobody knows counts as running.
+        """
+        ...
+
+
 class Leases(Protocol):
     def take(self, name: str, owner: str, *, until: int) -> int:
         """Become the owner, whoever it was before; the former one fails to renew.

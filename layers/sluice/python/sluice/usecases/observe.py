@@ -38,6 +38,7 @@ from sluice.ports import (
 from sluice.usecases.fleet import beat
 from sluice.usecases.migrate import Migrate, was_moved
 from sluice.usecases.periodic import Periodic
+from sluice.usecases.unheard import Unheard
 
 OURS = f"{job_status.WORKLOAD_LABEL}"
 WATCHED = ("Job", "JobSet", "Pod")
@@ -69,6 +70,7 @@ class Observe:
     clock: Clock
     migrate: Migrate
     periodic: Periodic
+    unheard: Unheard
     pods_ready_ms: int = 900_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     noted: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -212,6 +214,7 @@ class Observe:
                 row["requested"] = {"cpu": f"{requested.get(row['node'], 0)}m"}
                 rows.append(row | self.priced(row))
         self.nodes.put_many(name, rows)
+        self.unheard(rows, requested)
         seen.know(node["metadata"]["name"] for node in nodes)
 
     def priced(self, row: Document) -> Document:

@@ -1,0 +1,48 @@
+"""EC2 is asked only for silent machines that bear pods of ours, and only its word counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.usecases.unheard import Unheard
+
+from tests.fakes import MemoryMachines, RecordedInterruptions
+
+ENDED = {"source": "aws.ec2", "detail": {"instance-id": "i-1", "state": "terminated"}}
+
+
+class Asked(MemoryMachines):
+    def __init__(self) -> None:
+        super().__init__({"i-1": ENDED, "i-3": ENDED, "i-4": ENDED})
+        self.asked: list[list[str]] = []
+
+    def ended(self, instances: Any) -> list[Any]:
+        self.asked.append(list(instances))
+        return super().ended(instances)
+
+
+def a_row(number: int, *, ready: bool) -> dict[str, Any]:
+    return {"instance": f"i-{number}", "node": f"node-{number}", "ready": ready}
+
+
+def test_only_the_end_of_a_silent_machine_with_pods_is_said() -> None:
+    ec2, said = Asked(), RecordedInterruptions()
+    inventory = [
+        a_row(1, ready=False),
+        a_row(2, ready=False),  # silent, and by EC2's word still there
+        a_row(3, ready=True),
+        a_row(4, ready=False),  # nothing of ours on it
+    ]
+
+    Unheard(ec2, said)(inventory, {"node-1", "node-2", "node-3"})
+
+    assert ec2.asked == [["i-1", "i-2"]]
+    assert said.sent == [ENDED]
+
+
+def test_ec2_is_not_asked_while_all_is_well() -> None:
+    ec2 = Asked()
+
+    Unheard(ec2, RecordedInterruptions())([a_row(1, ready=True)], {"node-1"})
+
+    assert ec2.asked == []
