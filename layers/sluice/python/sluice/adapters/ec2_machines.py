@@ -23,6 +23,7 @@ class EC2Machines:
     ec2: EC2Client
     region: str
     clock: Clock
+    at_once: int = AT_ONCE
 
     def ended(self, instances: Sequence[str]) -> list[Document]:
         """EC2's event for each instance that has ended, as it would have been sent just now.
@@ -31,9 +32,9 @@ class EC2Machines:
         comes again.
         """
         found: list[Document] = []
-        for first in range(0, len(instances), AT_ONCE):
+        for first in range(0, len(instances), self.at_once):
             filters: Any = [
-                {"Name": "instance-id", "Values": list(instances[first : first + AT_ONCE])},
+                {"Name": "instance-id", "Values": list(instances[first : first + self.at_once])},
                 {"Name": "instance-state-name", "Values": STATES},
             ]
             try:
