@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
@@ -42,6 +43,11 @@ def between(start_ms: int | None, end_ms: int | None) -> str:
     if not start_ms or not end_ms:
         return ""
     return span((end_ms - start_ms) / 1_000)
+
+
+def moment(at_ms: int) -> str:
+    """An instant in epoch ms, as UTC."""
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def amounts(request: Mapping[str, str]) -> str:

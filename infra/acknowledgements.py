@@ -57,6 +57,12 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         rule="IAM5",
+        path="Control/*/Objects",
+        finding=f"Resource::{{name}}-state:{_BUCKET}/passes/*",
+        reason=_ONE_PREFIX,
+    ),
+    Acknowledged(
+        rule="IAM5",
         path="ClusterAccess-*/Agent/StoreArchives",
         finding=f"Resource::{{name}}-state:{_BUCKET}/checkpoints/*",
         reason=_ONE_PREFIX,

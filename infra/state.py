@@ -139,6 +139,7 @@ class State(cdk.Stack):
                 s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(7)),
                 # Of workloads that failed or were cancelled; the others' are removed when they end.
                 s3.LifecycleRule(prefix="checkpoints/", expiration=cdk.Duration.days(90)),
+                s3.LifecycleRule(prefix="passes/", expiration=cdk.Duration.days(30)),
             ],
             **private,
         )

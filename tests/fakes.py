@@ -443,6 +443,17 @@ class MemoryLogs:
 
 
 @dataclass
+class MemoryRecordings:
+    texts: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def put(self, root: str, version: int, text: str) -> None:
+        self.texts[root, version] = text
+
+    def get(self, root: str, version: int) -> str | None:
+        return self.texts.get((root, version))
+
+
+@dataclass
 class MemoryLeases:
     held: dict[str, tuple[str, int]] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.app import pass_app
-from cli.output import Column, Row, hint, output_option, rows
+from cli.figures import moment
+from cli.output import Column, hint, output_option, rows
 from cli.selection import find, one_workload
 
 if TYPE_CHECKING:
     from cli.app import App
 
 
-def _time(row: Row) -> str:
-    return datetime.fromtimestamp(row["at"] / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
 COLUMNS = (
-    Column("TIME", _time),
+    Column("TIME", lambda row: moment(row["at"])),
     Column("GEN", lambda row: str(row["generation"])),
     Column("DRIVER", lambda row: row["driver"]),
     Column("MB", lambda row: f"{row['size'] / 1e6:.1f}"),

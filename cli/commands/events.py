@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.app import pass_app
-from cli.output import Column, Row, hint, output_option, rows
+from cli.figures import moment
+from cli.output import Column, hint, output_option, rows
 from cli.selection import ENDED, find, one_workload
 
 if TYPE_CHECKING:
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 FOLLOW_SECONDS = 1.0
 
 
-def _time(row: Row) -> str:
-    return datetime.fromtimestamp(row["at"] / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
 EVENT_COLUMNS = (
-    Column("TIME", _time),
+    Column("TIME", lambda row: moment(row["at"])),
     Column("GEN", lambda row: str(row["generation"])),
     Column("WHAT", lambda row: row["what"]),
     Column("MESSAGE", lambda row: row["message"]),

@@ -8,33 +8,66 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from sluice.core.plain import digest
-from sluice.core.recording import decide, first_difference, plain_plan, read_recording
+from sluice.core.recording import decide, differences, plain_plan, read_recording
 
 from cli.app import pass_app
-from cli.errors import RefusedError
+from cli.errors import NotFoundError, RefusedError
 from cli.exit_codes import Exit
+from cli.figures import moment
+from cli.output import Column, rows
 
 if TYPE_CHECKING:
     from cli.app import App
+
+SHOWN = 20
+COLUMNS = (
+    Column("VERSION", lambda row: str(row["version"])),
+    Column("AT", lambda row: moment(row["at"])),
+    Column("ADMITTED", lambda row: str(row["admitted"])),
+    Column("PREEMPTED", lambda row: str(row["preempted"])),
+    Column("SNAPSHOT", lambda row: row["digest"]),
+)
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--root", help="Ask the api for a pass over this root cohort instead.")
-@click.option("--version", type=int, help="The ledger version that the pass made; with --root.")
+@click.option("--version", type=int, help="The ledger version that it made; the newest recorded.")
+@click.option("--list", "listing", is_flag=True, help="With --root: list the recorded passes.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Keep it as a file.")
 @pass_app
-def replay(app: App, *, files: tuple[Path, ...], root: str | None, version: int | None) -> None:
+def replay(
+    app: App,
+    *,
+    files: tuple[Path, ...],
+    root: str | None,
+    version: int | None,
+    listing: bool,
+    save: Path | None,
+) -> None:
     """Decide recorded passes again: the same snapshot must give the same plan.
 
-    FILE is a recorded pass as JSON. Exit codes: 0 same plan, 1 another plan, 2 usage, 5 a file is
-    no recording.
+    FILE is a recorded pass as JSON. Exit codes: 0 same plan, 1 another plan, 2 usage, 3 there is
+    no such recording, 5 a file is no recording.
     """
-    if bool(files) == bool(root) or (root is None) != (version is None):
-        raise click.UsageError("name either files, or --root and --version")
+    if bool(files) == bool(root):
+        raise click.UsageError("name either files, or --root")
+    if root is None and (version is not None or listing or save):
+        raise click.UsageError("--version, --list and --save go with --root")
     recordings = [(str(path), _read(path)) for path in files]
     if root is not None:
-        place = f"{root} version {version}"
-        recordings.append((place, app.client.ask("passes", root, str(version))))
+        known = app.client.ask("passes", root)["items"] if version is None or listing else []
+        if listing:
+            rows(known, COLUMNS, "table")
+            return
+        if version is None:
+            if not known:
+                raise NotFoundError(f"no pass over {root} was recorded lately")
+            version = known[-1]["version"]
+        document = app.client.ask("passes", root, str(version))
+        if save is not None:
+            save.write_text(json.dumps(document), encoding="utf-8")
+        recordings.append((f"{root} version {version}", document))
     same = [_replay(place, document) for place, document in recordings]
     if not all(same):
         raise click.exceptions.Exit(Exit.ERROR)
@@ -54,14 +87,16 @@ def _replay(place: str, document: Any) -> bool:
     except ValueError as error:
         raise RefusedError(f"{place}: {error}") from error
     replayed = plain_plan(decide(recording.snapshot))
-    difference = first_difference(recording.plan, replayed)
-    if difference is None:
-        snapshot = recording.snapshot
+    found = list(differences(recording.plan, replayed))
+    if not found:
+        gathered = recording.snapshot.gathered
+        counts = ", ".join(f"{len(steps)} {kind}" for kind, steps in replayed.items())
         click.echo(
-            f"{place}: same plan {digest(replayed)}: {len(replayed['admissions'])} admitted, "
-            f"{len(replayed['preemptions'])} preempted; {len(snapshot.waiting)} waited and "
-            f"{len(snapshot.holdings)} held quota in {snapshot.root}"
+            f"{place}: same plan {digest(replayed)}: {counts}; {len(gathered.waiting)} waited and "
+            f"{len(gathered.holders)} holders were looked at in {gathered.root}"
         )
-    else:
-        click.echo(f"{place}: another plan came out, first at {difference}")
-    return difference is None
+        return True
+    click.echo(f"{place}: another plan came out, {len(found)} differences")
+    for difference in found[:SHOWN]:
+        click.echo(f"  {difference}")
+    return False

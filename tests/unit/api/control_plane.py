@@ -43,6 +43,7 @@ from tests.fakes import (
     MemoryNodes,
     MemoryOfferings,
     MemoryPools,
+    MemoryRecordings,
     MemoryWorkloads,
     RecordedCommands,
     RecordedInterruptions,
@@ -179,10 +180,11 @@ class ControlPlane:
         self.pools, self.offerings = MemoryPools(), MemoryOfferings()
         pool = ThreadPoolExecutor(2)
         self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
+        self.recordings = MemoryRecordings()
         fleet = Fleet(self.nodes, self.clock)
         self.admit = Admit(
             self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, self.pools,
-            fleet, pool=pool,
+            fleet, self.recordings, pool=pool,
         )  # fmt: skip
         self.relay = Relay(
             self.kicks, RecordedCommands(), RecordedProvisions(), self.timeline, RecordedTimeline()
@@ -203,6 +205,7 @@ class ControlPlane:
             self.clock,
             self.admit,
             self.kubernetes,
+            self.recordings,
         )
         self.api = Api(
             self.catalog,

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sluice.core.recording import decide as replayed
+from sluice.core.recording import differences, plain_plan, read_recording, snapshot_digest
 from sluice.core.workload import (
     Intent,
     IntentKind,
@@ -19,6 +21,7 @@ from sluice.core.workload import (
 )
 from sluice.ports import CatalogEdit
 
+from tests.fakes import MemoryRecordings
 from tests.unit.usecases.plane import Plane, a_workload
 from tests.unit.usecases.world import ROOT, queue
 
@@ -437,3 +440,55 @@ def test_nobody_is_preempted_before_the_minimum_run_time_of_the_policy_or_its_ow
     assert plane.admit()(ROOT).preempted == 1
     plane.clock.pass_ms(300_000)
     assert plane.admit()(ROOT).preempted == 1
+
+
+def test_what_a_deciding_pass_saw_is_recorded_and_named_in_its_audit() -> None:
+    plane = a_plane(queue("x", 200, preemption=RECLAIM), fairSharing={}, **PAST)
+    backlog(plane, "x", 150)
+    kept = MemoryRecordings()
+
+    outcome = replace(plane.admit(), recordings=kept, heads=200)(ROOT)
+
+    assert (outcome.admitted, outcome.unrecorded) == (150, 0)
+    ((root, version), text), *others = kept.texts.items()
+    assert (root, others) == (ROOT, [])
+    batches = list(plane.ledgers.batches(ROOT))
+    assert {batch["pass"]["version"] for batch in batches} == {version} == {batches[0]["version"]}
+    recording = read_recording(json.loads(text))
+    assert recording.plan["admitted"][0]["step"] == batches[0]["admitted"][0]
+    assert snapshot_digest(recording.snapshot) == batches[0]["pass"]["digest"]
+    assert list(differences(recording.plan, plain_plan(replayed(recording.snapshot)))) == []
+
+
+def test_a_pass_that_only_releases_or_a_policy_that_says_so_leaves_no_recording() -> None:
+    plane = a_plane(queue("x", 1))
+    kept = MemoryRecordings()
+    admit = replace(plane.admit(), recordings=kept)
+    backlog(plane, "x", 1)
+    admit(ROOT)
+    assert len(kept.texts) == 1
+
+    finish(plane, "x000")
+    admit(ROOT)
+    edit(plane, policy(recordPasses=False))
+    backlog(plane, "x", 1)
+    assert admit(ROOT).admitted == 1
+
+    assert len(kept.texts) == 1
+    assert "pass" not in list(plane.ledgers.batches(ROOT))[-1]
+
+
+def test_what_cannot_be_recorded_is_decided_all_the_same() -> None:
+    class Full:
+        def put(self, root: str, version: int, text: str) -> None:
+            raise OSError(f"no room for {root} {version} {len(text)}")
+
+        def get(self, root: str, version: int) -> str | None:
+            raise NotImplementedError(root, version)
+
+    plane = a_plane(queue("x", 1))
+    backlog(plane, "x", 1)
+
+    outcome = replace(plane.admit(), recordings=Full())(ROOT)
+
+    assert (outcome.admitted, outcome.unrecorded) == (1, 1)

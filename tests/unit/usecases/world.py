@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -101,8 +102,15 @@ class Inline:
     def map(self, do: Any, items: Any) -> list[Any]:
         return [do(item) for item in items]
 
-    def submit(self, do: Any, *args: Any) -> None:
-        do(*args)
+    def submit(self, do: Any, *args: Any) -> Future[Any]:
+        done = Future[Any]()
+        try:
+            done.set_result(do(*args))
+        except Crash:
+            raise
+        except Exception as error:  # noqa: BLE001, as a thread would
+            done.set_exception(error)
+        return done
 
 
 def queue(name: str, nominal: int, **spec: Any) -> dict[str, Any]:

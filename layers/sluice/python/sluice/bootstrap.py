@@ -29,6 +29,7 @@ from sluice.adapters.eks_clusters import EKSClusters
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.s3_logs import S3Logs
+from sluice.adapters.s3_recordings import S3Recordings
 from sluice.adapters.sqs_queues import SQSCommands, SQSInterruptions, SQSKicks, SQSProvisions
 from sluice.adapters.system_clock import SystemClock
 
@@ -182,6 +183,11 @@ def logs() -> S3Logs:
 
 
 @cache
+def recordings() -> S3Recordings:
+    return S3Recordings(client("s3"), _env("BUCKET"))
+
+
+@cache
 def kicks() -> SQSKicks:
     return SQSKicks(client("sqs"), _env("KICKS_QUEUE_URL"))
 
@@ -222,7 +228,9 @@ def admit() -> Admit:
     from sluice.usecases.fleet import Fleet
 
     fleet = Fleet(nodes(), clock())
-    return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet)
+    return Admit(
+        workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet, recordings()
+    )
 
 
 @cache
@@ -348,6 +356,7 @@ def api() -> Api:
         faults=faults(),
         clock=clock(),
         admit=admit(),
+        recordings=recordings(),
         clusters=clusters(),
     )
     return Api(

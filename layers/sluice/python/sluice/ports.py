@@ -302,6 +302,16 @@ class LogArchive(Protocol):
     def get(self, workload_id: str, generation: int, pod: str, container: str) -> bytes: ...
 
 
+class Recordings(Protocol):
+    """Recorded passes (core.recording), by root and the ledger version that they began to make."""
+
+    def put(self, root: str, version: int, text: str) -> None: ...
+
+    def get(self, root: str, version: int) -> str | None:
+        """None where there is none, or not any more."""
+        ...
+
+
 class Nodes(Protocol):
     def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None: ...
 

@@ -6,15 +6,18 @@ plan from it anywhere and at any time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.admission import Admission, Plan, PreemptionStep, Scheduler
+from sluice.core import cycle
+from sluice.core.budget import Budget
 from sluice.core.catalog import Catalog
-from sluice.core.model import Holding, Policy, Workload
+from sluice.core.cycle import Cycle, Gathered, Step
+from sluice.core.model import Policy
 from sluice.core.objects import ConfigObjects
-from sluice.core.plain import digest, from_plain, to_plain
+from sluice.core.plain import canonical, digest, digest_of_text, from_plain, to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,24 +27,13 @@ KIND: Final = "RecordedPass"
 
 
 @dataclass(frozen=True, slots=True)
-class Consumed:
-    """Past usage of a LocalQueue: amounts per resource in base units, and when that was so."""
-
-    amounts: Mapping[str, float]
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that one pass over one root decides on; `waiting` in the order of enqueueing."""
+    """All that one cycle over one root decides on."""
 
-    root: str
-    now_ms: int
+    gathered: Gathered
     policy: Policy
     objects: ConfigObjects
-    holdings: tuple[Holding, ...] = ()
-    waiting: tuple[Workload, ...] = ()
-    consumed: Mapping[str, Consumed] = field(default_factory=dict)
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +44,15 @@ class Recording:
     plan: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recording as text, and the digest of its snapshot."""
+
+    text: str
+    snapshot_digest: str
+
+
+@lru_cache(maxsize=64)
 def objects_below(catalog: Catalog, root: str) -> ConfigObjects:
     """The part of a catalog that decisions over one root depend on, in the order of names."""
     queues = tuple(
@@ -84,8 +85,8 @@ def objects_below(catalog: Catalog, root: str) -> ConfigObjects:
     )
 
 
-def decide(snapshot: Snapshot) -> Plan:
-    """The plan of one pass; raises KeyError if the objects have no such root or queue."""
+def decide(snapshot: Snapshot) -> Cycle:
+    """The cycle again; raises KeyError if the objects have no such root or queue."""
     objects = snapshot.objects
     catalog = Catalog(
         flavors=objects.resource_flavors,
@@ -93,40 +94,29 @@ def decide(snapshot: Snapshot) -> Plan:
         cluster_queues=objects.cluster_queues,
         local_queues=objects.local_queues,
         priority_classes=objects.priority_classes,
+        budgets=snapshot.budgets,
     )
-    scheduler = Scheduler(catalog, snapshot.root, snapshot.policy)
-    for local_queue, consumed in snapshot.consumed.items():
-        scheduler.set_local_queue_usage(local_queue, consumed.amounts, consumed.at_ms)
-    for holding in snapshot.holdings:
-        scheduler.hold(holding)
-    for workload in snapshot.waiting:
-        scheduler.enqueue(workload)
-    return scheduler.run_pass(snapshot.now_ms)
+    return cycle.decide(catalog, snapshot.gathered, snapshot.policy)
 
 
-def plain_plan(plan: Plan) -> dict[str, Any]:
-    """Who is admitted how and who yields to whom, in order of decision; not the explanations."""
+def plain_plan(decided: Cycle) -> dict[str, Any]:
+    """Every change in the order of its commit, as in the audit; not the explanations."""
     return {
-        "admissions": [_plain_admission(one) for one in plan.admissions],
-        "preemptions": [_plain_step(one) for one in plan.preemptions],
+        "released": _lines(decided.released),
+        "expired": _lines(decided.expired),
+        "admitted": [
+            {"step": step.line, "reservation": to_plain(step.change.set["reservation"])}
+            for step in decided.admitted
+        ],
+        "preempted": [
+            {"step": step.line, "intent": to_plain(step.change.set["intent"])}
+            for step in decided.preempted
+        ],
     }
 
 
-def _plain_admission(one: Admission) -> dict[str, Any]:
-    return {
-        "workload": one.workload,
-        "cluster_queue": one.cluster_queue,
-        "assignment": to_plain(one.assignment),
-    }
-
-
-def _plain_step(one: PreemptionStep) -> dict[str, Any]:
-    return {
-        "victim": one.victim,
-        "cluster_queue": one.cluster_queue,
-        "by": one.by,
-        "reason": one.reason.value,
-    }
+def _lines(steps: Sequence[Step]) -> list[list[object]]:
+    return [step.line for step in steps]
 
 
 def snapshot_digest(snapshot: Snapshot) -> str:
@@ -134,22 +124,13 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     return digest(to_plain(snapshot))
 
 
-def plan_digest(plan: Plan) -> str:
-    """`sha256:…` of the plan's canonical JSON."""
-    return digest(plain_plan(plan))
-
-
-def record(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
-    """The JSON document of a recorded pass."""
-    plain_snapshot, decided = to_plain(snapshot), plain_plan(plan)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "snapshot": plain_snapshot,
-        "snapshotDigest": digest(plain_snapshot),
-        "plan": decided,
-        "planDigest": digest(decided),
-    }
+def record(snapshot: Snapshot, decided: Cycle) -> Recorded:
+    """The JSON document of a recorded pass; the large part of it is rendered only once."""
+    plain, plan = canonical(to_plain(snapshot)), canonical(plain_plan(decided))
+    seen = digest_of_text(plain)
+    head = f'"apiVersion":"{API_VERSION}","kind":"{KIND}"'
+    digests = f'"snapshotDigest":"{seen}","planDigest":"{digest_of_text(plan)}"'
+    return Recorded(f'{{{head},{digests},"plan":{plan},"snapshot":{plain}}}', seen)
 
 
 def read_recording(document: Any) -> Recording:
@@ -167,19 +148,15 @@ def read_recording(document: Any) -> Recording:
     return Recording(from_plain(Snapshot, document["snapshot"], "snapshot"), document["plan"])
 
 
-def first_difference(recorded: Any, replayed: Any, path: str = "plan") -> str | None:
-    """The first place where two plain plans differ, in words; None if they are equal."""
-    return next(_differences(recorded, replayed, path), None)
-
-
-def _differences(recorded: Any, replayed: Any, path: str) -> Iterator[str]:
+def differences(recorded: Any, replayed: Any, path: str = "plan") -> Iterator[str]:
+    """Where two plain plans differ, in words."""
     if isinstance(recorded, dict) and isinstance(replayed, dict):
         for key in sorted(recorded.keys() | replayed.keys()):
-            yield from _differences(recorded.get(key), replayed.get(key), f"{path}.{key}")
+            yield from differences(recorded.get(key), replayed.get(key), f"{path}.{key}")
     elif isinstance(recorded, list) and isinstance(replayed, list):
         for index in range(max(len(recorded), len(replayed))):
             old = recorded[index] if index < len(recorded) else None
             new = replayed[index] if index < len(replayed) else None
-            yield from _differences(old, new, f"{path}[{index}]")
+            yield from differences(old, new, f"{path}[{index}]")
     elif recorded != replayed:
         yield f"{path}: recorded {recorded!r}, replayed {replayed!r}"

@@ -45,6 +45,7 @@ class SchedulingPolicy:
     name: str = ""
     root_cohort: str | None = None
     policy: Policy = field(default_factory=Policy)
+    record_passes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,14 @@ class Policies:
     by_root: Mapping[str | None, SchedulingPolicy]
 
     def of(self, root: str) -> Policy:
-        return (self.by_root.get(root) or self.by_root.get(None) or SchedulingPolicy()).policy
+        return self._for(root).policy
+
+    def records(self, root: str) -> bool:
+        """Whether what passes over a root decide is recorded for replay."""
+        return self._for(root).record_passes
+
+    def _for(self, root: str) -> SchedulingPolicy:
+        return self.by_root.get(root) or self.by_root.get(None) or SchedulingPolicy()
 
 
 def policies(found: Iterable[SchedulingPolicy]) -> Policies:
@@ -106,6 +114,7 @@ def read(fields: Fields) -> SchedulingPolicy:
             min_run_ms=spec.duration("minRuntime", 0) or 0,
             prefer_least_lost_work=spec.boolean("preferLeastLostWork", default=True),
         ),
+        record_passes=spec.boolean("recordPasses", default=True),
     )
     for each in (fields, metadata, spec):
         each.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core.budget import Budget
@@ -31,6 +31,7 @@ from sluice.core.model import (
     WithinClusterQueue,
 )
 from sluice.core.proposals import orders_otherwise, proposed
+from sluice.core.recording import Recorded, Snapshot, objects_below, record
 from sluice.core.spending import spent_after
 from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
 from sluice.errors import KeptConflicting
@@ -44,6 +45,7 @@ from sluice.ports import (
     Ledgers,
     LedgerState,
     Pools,
+    Recordings,
     Workloads,
 )
 from sluice.usecases.checks import decide_gated
@@ -71,11 +73,15 @@ class Outcome:
     preempted: int = 0
     waiting: int = 0
     conflicts: int = 0
+    unrecorded: int = 0
 
 
 @dataclass(frozen=True)
 class Admit:
-    """`heads` bounds how many workloads of one ClusterQueue a cycle looks at."""
+    """`heads` bounds how many workloads of one ClusterQueue a cycle looks at.
+
+    `recordings`, if given, keep what each deciding cycle saw and decided.
+    """
 
     workloads: Workloads
     ledgers: Ledgers
@@ -84,6 +90,7 @@ class Admit:
     clock: Clock
     pools: Pools
     fleet: Fleet
+    recordings: Recordings | None = None
     heads: int = 100
     budget_ms: int = 10_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
@@ -93,6 +100,16 @@ class Admit:
 
         Raises KeptConflicting when every race is lost, so that another kick follows.
         """
+        writes: list[Future[None]] = []
+        try:
+            outcome = self.cycles(root, writes)
+        finally:
+            wait(writes)
+        # What was decided stands, recorded or not.
+        return replace(outcome, unrecorded=sum(write.exception() is not None for write in writes))
+
+    def cycles(self, root: str, writes: list[Future[None]]) -> Outcome:
+        """`writes` collects recordings that are still on their way."""
         started, heads = self.clock.now(), self.heads
         self.let_in(root)
         admitted = released = preempted = conflicts = 0
@@ -106,10 +123,16 @@ class Admit:
             gathered = self.gather(root, ledger, catalog, config, heads, last)
             policy = config.policies.of(root)
             cycle = decide(config.queues, gathered, policy)
-            version = self.commit(ledger, cycle, gathered, policy, config.queues.budgets)
+            recorded = self.recorded(config, gathered, cycle)
+            version = self.commit(
+                ledger, cycle, gathered, policy, config.queues.budgets, recorded
+            )
             if version is None:
                 conflicts += 1
                 continue
+            if recorded is not None and self.recordings is not None:
+                put, first = self.recordings.put, ledger.version + 1
+                writes.append(self.pool.submit(put, root, first, recorded.text))
             kept = last if gathered.parked else {}
             last = pass_summary(cycle, gathered, version, catalog.version, kept)
             self.ledgers.record_pass(root, last)
@@ -212,6 +235,15 @@ class Admit:
         clusters = sorted(catalog.of("Cluster"))
         return dict(zip(clusters, self.pool.map(self.pools.plans, clusters), strict=True))
 
+    def recorded(self, config: Configured, gathered: Gathered, cycle: Cycle) -> Recorded | None:
+        """What the cycle saw and decided; None if it only released, or nobody keeps it."""
+        decided = cycle.admitted or cycle.preempted or cycle.expired
+        if self.recordings is None or not decided or not config.policies.records(gathered.root):
+            return None
+        objects = objects_below(config.queues, gathered.root)
+        policy = config.policies.of(gathered.root)
+        return record(Snapshot(gathered, policy, objects, config.queues.budgets), cycle)
+
     def commit(
         self,
         ledger: LedgerState,
@@ -219,11 +251,17 @@ class Admit:
         gathered: Gathered,
         policy: Policy,
         budgets: Sequence[Budget] = (),
+        recorded: Recorded | None = None,
     ) -> int | None:
         """The ledger's version after all transactions of a cycle; None if one lost its race."""
         steps, now = cycle.steps, gathered.now
         settings = policy.admission_fair_sharing
         past = accounts(gathered, settings) if settings is not None else None
+        made = {
+            "version": ledger.version + 1,
+            "digest": recorded.snapshot_digest if recorded else "",
+        }
+        seen = {"pass": made} if recorded else {}
         for first in range(0, len(steps), MAX_CHANGES):
             batch = steps[first : first + MAX_CHANGES]
             usage = used_after(ledger.usage, batch)
@@ -231,7 +269,8 @@ class Admit:
                 past = past_after(past, batch, settings, now)
             changes = tuple(step.change for step in batch)
             spent = spent_after(ledger.spent, changes, budgets, now)
-            commit = Commit(ledger, usage, changes, audit(cycle, batch), now, past, spent)
+            audited = audit(cycle, batch) | seen
+            commit = Commit(ledger, usage, changes, audited, now, past, spent)
             if not self.ledgers.commit(commit).done:
                 return None
             version = ledger.version + 1
@@ -269,7 +308,7 @@ def may_evict(queue: ClusterQueue) -> bool:
     )
 
 
-def audit(cycle: Cycle, batch: Sequence[Step]) -> Mapping[str, Any]:
+def audit(cycle: Cycle, batch: Sequence[Step]) -> dict[str, Any]:
     """The lines of the batch record, by what happened."""
     kinds = {
         "released": cycle.released,

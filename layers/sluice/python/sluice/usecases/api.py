@@ -200,6 +200,18 @@ def _audit(api: Api, call: Call) -> Json:
     return api.query.audit(call.caller, call.path[1], call.number("after", 0), limit)
 
 
+def _recorded(api: Api, call: Call) -> Json:
+    version = call.path[2]
+    if not (version.isascii() and version.isdigit()) or int(version) > 2**53:
+        raise InvalidError(f"{version!r:.40} is no version of a ledger")
+    return api.query.recorded(call.caller, call.path[1], int(version))
+
+
+def _passes(api: Api, call: Call) -> Json:
+    limit = max(1, call.number("limit", 100, most=1_000))
+    return api.query.passes(call.caller, call.path[1], call.number("after", 0), limit)
+
+
 ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("GET", "identity"): _identity,
     ("GET", "workloads"): _list,
@@ -237,5 +249,7 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("DELETE", "catalog", "*", "*"): _delete,
     ("POST", "whatif"): lambda api, c: api.whatif(c.caller, c.field("documents", list, None)),
     ("GET", "audit", "*"): _audit,
+    ("GET", "passes", "*"): _passes,
+    ("GET", "passes", "*", "*"): _recorded,
     ("GET", "doctor"): lambda api, c: api.checkup(c.caller),
 }

@@ -16,6 +16,7 @@ from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
 from sluice.usecases.refused import (
     AmbiguousError,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     NotFoundError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Nodes,
         Offerings,
         Pools,
+        Recordings,
         Timeline,
         Workloads,
     )
@@ -49,6 +51,7 @@ DAY_MS = 86_400_000
 SCANNED = 5_000  # newest workloads of a queue that a list or a prefix looks at
 PAGE_LIMIT = 500
 IDS_LIMIT = 100
+PASSES_SCANNED = 500  # newest audit records
 LOG_BYTES = 1_000_000
 WORKLOAD_LABEL = "sluice.dev/workload"
 GENERATION_LABEL = "sluice.dev/generation"
@@ -88,7 +91,7 @@ class Query:
     """Reads only.
 
     `admit` gathers what a pass would look at; it is never run. `clusters` serves live logs;
-    without it only archived ones are found.
+    without it only archived ones are found. `recordings` holds what passes saw and decided.
     """
 
     workloads: Workloads
@@ -105,6 +108,7 @@ class Query:
     clock: Clock
     admit: Admit
     clusters: Clusters | None = None
+    recordings: Recordings | None = None
 
     def listed(self, caller: Authority, filters: Filters) -> Json:
         """Workloads, newest first; without `since` the unfinished ones and the last 24 hours."""
@@ -205,6 +209,42 @@ class Query:
             if len(items) == limit:
                 break
         return {"items": items}
+
+    def passes(self, caller: Authority, root: str, after: int, limit: int) -> Json:
+        """The recorded passes among the audit records above a version, oldest first."""
+        caller.require_admin("reading recorded passes")
+        newest = self.ledgers.read(root).version
+        found: dict[int, Json] = {}
+        for batch in self.ledgers.batches(root, after=max(after, newest - PASSES_SCANNED)):
+            if "pass" in batch:
+                one = dict(batch["pass"]) | {"at": batch["at"], "admitted": 0, "preempted": 0}
+                one = found.setdefault(one["version"], one)
+                for kind in ("admitted", "preempted"):
+                    one[kind] += len(batch.get(kind, ()))
+        return {"items": list(found.values())[-limit:]}
+
+    def recorded(self, caller: Authority, root: str, version: int) -> Json:
+        """The recording of the pass that made a ledger version. Raises NotFoundError."""
+        caller.require_admin("reading recorded passes")
+        batches = self.ledgers.batches(root, after=max(0, version - 1))
+        batch = next(batches, None)
+        if batch is None or batch["version"] != version:
+            raise NotFoundError(f"the ledger of {root} has no version {version}")
+        if "pass" not in batch:
+            message = f"version {version} of {root} was not recorded; it may only have released"
+            raise NotFoundError(message, hint=f"`sluice replay --root {root}` takes the newest")
+        first = batch["pass"]["version"]
+        text = self.recordings.get(root, first) if self.recordings is not None else None
+        if text is None:
+            raise NotFoundError(
+                f"the recording of version {version} of {root} is not kept any more"
+            )
+        document: Json = json.loads(text)
+        if document.get("snapshotDigest") != batch["pass"]["digest"]:
+            raise ConflictError(
+                f"the recording of version {version} of {root} is not the audited one"
+            )
+        return document
 
     def logs(self, caller: Authority, reference: str, generation: int | None) -> Json:
         """Which logs there are: by default those of the newest generation that has any."""
