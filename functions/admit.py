@@ -38,6 +38,9 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
             logger.exception("pass failed", extra={"root": root})
             failed += messages
             continue
+        if outcome.unrecorded:
+            lost = {"root": root, "recordings": outcome.unrecorded}
+            logger.warning("recordings of passes could not be written", extra=lost)
         metrics.add_metric("admitted_workloads_total", MetricUnit.Count, outcome.admitted)
         metrics.add_metric("ledger_conflicts_total", MetricUnit.Count, outcome.conflicts)
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from sluice.core.identity import workload_id
 
 from cli.outbox import BATCH_BYTES, Letter, SqsOutbox, batches
-from tests.unit.api.control_plane import BLUE, native
+from tests.unit.api.control_plane import BLUE, COMPANY, ControlPlane, cluster_queue, native
 from tests.unit.cli.terminal import Terminal, items
 
 JOB = """
@@ -145,6 +146,27 @@ def test_dry_run_on_the_server_sees_what_is_in_use() -> None:
     assert result.exit_code == 0
     assert "would wait" in result.stdout
     assert "a request of 56 cpu would fit now" in result.stderr
+
+
+def dry_run(terminal: Terminal, *documents: dict[str, Any]) -> list[str]:
+    text = yaml.safe_dump_all(documents)
+    found = items(terminal("submit", "-f", "-", "--dry-run", "server", "-o", "json", input=text))
+    return [item["result"] for item in found]
+
+
+def test_dry_run_on_the_server_decides_as_a_pass_would() -> None:
+    reclaim = {"preemption": {"reclaimWithinCohort": "Any"}}
+    objects = [
+        cluster_queue("red-cq", 64, **reclaim) if o["metadata"]["name"] == "red-cq" else o
+        for o in COMPANY
+    ]
+    terminal = Terminal(ControlPlane(tuple(objects)))
+    terminal.plane.send(native("theirs", 96, namespace="blue"), BLUE)
+
+    # Blue borrows what is red's: red gets its own back, and no more than that.
+    verdicts = dry_run(terminal, native("own", 64), native("more", 65))
+
+    assert verdicts == ["would be admitted after preemption", "would wait"]
 
 
 def test_run_makes_a_workload_of_flags() -> None:

@@ -176,8 +176,12 @@ class Admit:
         config: Configured,
         heads: int | None = None,
         last: Mapping[str, Any] | None = None,
+        newcomer: Workload | None = None,
     ) -> Gathered:
-        """Indexes propose, consistent reads decide. `last` is the newest pass, if known."""
+        """Indexes propose, consistent reads decide. `last` is the newest pass, if known.
+
+        `newcomer` is one that nobody submitted, looked at as if it waited.
+        """
         now, most = self.clock.now(), heads or self.heads
         root_of = config.queues.root_of
         queues = [q for q in config.queues.cluster_queues.values() if root_of(q.name) == root]
@@ -194,6 +198,7 @@ class Admit:
         found = self.pool.map(proposals, [None, *queues])
         records = self.workloads.get_many([i for ids in found for i in ids])
         waiting = [w for w in records if waits(w, now) and root_of(w.cq) == root]
+        waiting += [newcomer] if newcomer is not None else []
         holders: Sequence[Workload] = ()
         counts_past = policy.admission_fair_sharing is not None
         if needs_holders(config.queues, queues, waiting=bool(waiting)) or (

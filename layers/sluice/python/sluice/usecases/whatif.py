@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluice.core import tenants
+from sluice.core.cycle import decide
 from sluice.core.documents import Document, Malformed, from_value
 from sluice.core.submission import Accepted, submission
 from sluice.core.workload import State
@@ -17,12 +18,17 @@ from sluice.usecases.submit import placed
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.ports import CatalogSnapshot
+    from sluice.core.cycle import Gathered
+    from sluice.core.workload import Workload
+    from sluice.ports import CatalogSnapshot, LedgerState
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
+    Tree: TypeAlias = tuple[LedgerState, Gathered]
+
 MOST = 100
 FITS = "would be admitted now"
+PREEMPTS = "would be admitted after preemption"
 WAITS = "would wait"
 NEVER = "could never run"
 REFUSED = "would be rejected"
@@ -30,7 +36,7 @@ REFUSED = "would be rejected"
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Uses the vetting of `submit` and the arithmetic of `admit`; writes nothing."""
+    """Uses the vetting of `submit`, and a cycle of `admit` with those who wait now; no writes."""
 
     query: Query
 
@@ -39,11 +45,18 @@ class WhatIf:
             raise InvalidError(f"{len(documents)} documents; ask about at most {MOST} at a time")
         snapshot = self.query.catalog.snapshot()
         tenant = _tenant(caller, snapshot)
-        return {"items": [self._verdict(caller, d, tenant, snapshot) for d in documents]}
+        trees: dict[str, Tree] = {}
+        return {"items": [self._verdict(caller, d, tenant, snapshot, trees) for d in documents]}
 
     def _verdict(
-        self, caller: Authority, value: Any, tenant: tenants.Tenant, snapshot: CatalogSnapshot
+        self,
+        caller: Authority,
+        value: Any,
+        tenant: tenants.Tenant,
+        snapshot: CatalogSnapshot,
+        trees: dict[str, Tree],
     ) -> Json:
+        """Each document alone; `trees` keeps what was read for the ones before."""
         item = from_value(value)[0]
         if not isinstance(item, Document | Malformed):
             message = "a manifestRef is read only when it is submitted"
@@ -54,15 +67,35 @@ class WhatIf:
         workload, _ = placed(judged, snapshot)
         if workload.state is State.REJECTED:
             return {"result": REFUSED, "errors": list(workload.errors)}
-        queues = configured(snapshot).queues
-        ledger = self.query.ledgers.read(workload.root)
-        tree = tree_in_use(queues, workload.root, ledger.usage)
-        options = list(options_of(workload, queues.cluster_queues[workload.cq], tree))
-        if any(option.fits for option in options):
+        config = configured(snapshot)
+        if workload.root not in trees:
+            trees[workload.root] = self._tree(workload, snapshot)
+        ledger, others = trees[workload.root]
+        gathered = replace(others, waiting=[*others.waiting, workload])
+        cycle = decide(config.queues, gathered, config.policies.of(workload.root))
+        if any(step.change.before.id == workload.id for step in cycle.admitted):
             return {"result": FITS}
-        possible = any(option.possible for option in options)
-        helps = would_help(caller, workload, options, (), tree)
-        return {"result": WAITS if possible else NEVER, "message": "; ".join(helps)}
+        yielding = [s for s in cycle.preempted if s.change.set["intent"].by == workload.id]
+        if yielding:
+            message = f"{len(yielding)} running workload(s) would yield their quota to it"
+            return {"result": PREEMPTS, "message": message}
+        tree = tree_in_use(config.queues, workload.root, ledger.usage)
+        options = list(options_of(workload, config.queues.cluster_queues[workload.cq], tree))
+        helps = list(would_help(caller, workload, options, (), tree))
+        if not any(option.possible for option in options):
+            return {"result": NEVER, "message": "; ".join(helps)}
+        refusal = cycle.refusals.get(workload.id)
+        reasons = [refusal.message] if refusal is not None else []
+        return {"result": WAITS, "message": "; ".join(helps or reasons)}
+
+    def _tree(self, workload: Workload, snapshot: CatalogSnapshot) -> Tree:
+        """The ledger, and all that a pass would look at beside a workload of this tree."""
+        config, ledger = configured(snapshot), self.query.ledgers.read(workload.root)
+        gathered = self.query.admit.gather(
+            workload.root, ledger, snapshot, config, newcomer=workload
+        )
+        others = [each for each in gathered.waiting if each is not workload]
+        return ledger, replace(gathered, waiting=others)
 
 
 def _tenant(caller: Authority, snapshot: CatalogSnapshot) -> tenants.Tenant:
