@@ -15,6 +15,7 @@ from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.s3_logs import S3Logs
+from sluice.adapters.s3_recordings import S3Recordings
 from sluice.ports import (
     Catalog,
     Faults,
@@ -23,6 +24,7 @@ from sluice.ports import (
     LogArchive,
     Manifests,
     Nodes,
+    Recordings,
     Timeline,
     Workloads,
 )
@@ -35,6 +37,7 @@ from tests.fakes import (
     MemoryLogs,
     MemoryManifests,
     MemoryNodes,
+    MemoryRecordings,
     MemoryWorkloads,
     RecordedTimeline,
 )
@@ -66,6 +69,7 @@ class Ports:
     nodes: Nodes
     leases: Leases
     logs: LogArchive
+    recordings: Recordings
     bucket: Bucket
 
 
@@ -101,6 +105,7 @@ def in_memory() -> Ports:
         MemoryNodes(),
         MemoryLeases(),
         MemoryLogs(),
+        MemoryRecordings(),
         Bucket("bucket", manifests.objects),
     )
 
@@ -122,6 +127,7 @@ def on_aws(dynamodb: Any, s3: Any) -> Ports:
         DynamoDBNodes(dynamodb, table["nodes"]),
         DynamoDBLeases(dynamodb, table["nodes"]),
         S3Logs(s3, bucket),
+        S3Recordings(s3, bucket),
         Bucket(bucket, {}, s3),
     )
 

@@ -1,4 +1,4 @@
-"""The ports Manifests, Timeline, Leases, Nodes and LogArchive."""
+"""The ports Manifests, Timeline, Leases, Nodes, LogArchive and Recordings."""
 
 from __future__ import annotations
 
@@ -130,3 +130,12 @@ def test_logs_are_listed_and_read_by_generation_pod_and_container(ports: Ports) 
     assert sorted(ports.logs.list("w1")) == ["0/pod-a/main", "1/pod-b/side"]
     assert ports.logs.get("w1", 1, "pod-b", "side") == "ünïcode\n".encode()
     assert ports.logs.list("nobody") == []
+
+
+def test_a_recording_comes_back_under_its_root_and_version(ports: Ports) -> None:
+    ports.recordings.put("company", 7, '{"plan": "ü"}')
+    ports.recordings.put("company", 7, '{"plan": "✓"}')
+
+    assert ports.recordings.get("company", 7) == '{"plan": "✓"}'
+    assert ports.recordings.get("company", 8) is None
+    assert ports.recordings.get("other", 7) is None
