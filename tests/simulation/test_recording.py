@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sluice.core.capacity import Closure
 from sluice.core.catalog import Catalog
 from sluice.core.cycle import Cycle, Gathered
+from sluice.core.fallback import Market
 from sluice.core.model import (
     AdmissionFairSharing,
     Assignment,
@@ -18,6 +20,7 @@ from sluice.core.model import (
 from sluice.core.model import PodSetAssignment as Assigned
 from sluice.core.objects import ConfigObjects, parse_objects
 from sluice.core.plain import canonical, from_plain, to_plain
+from sluice.core.reasons import Reason
 from sluice.core.recording import (
     Snapshot,
     decide,
@@ -51,13 +54,14 @@ def snapshot() -> Snapshot:
     ended = replace(ended, reservation=replace(ended.reservation, cq="b"))
     late = a_workload("late", options={"deadlines": {"max_pending_seconds": 1}}, created_at=0)
     account = PastUse(7, {"cpu": 1500.5}, {"cpu": 1000}, (Start(1, 2, {"cpu": 1000}),))
+    closed = {"od": Closure(Reason.INSUFFICIENT_INSTANCE, "sold out", NOW)}
     gathered = Gathered(
         root="team",
         usage={"a": {"spot|cpu": 1000}, "b": {"spot|cpu": 1000}},
         releasing=[ended],
         waiting=[a_workload("high", priority=5), a_workload("small", cq="b"), late],
         holders=[admitted("low", priority=-1)],
-        clusters={"batch-1": ["spot"]},
+        market=Market({"batch-1": ["spot"]}, {"spot": frozenset({"spot"})}, {"batch-1": closed}),
         now=NOW,
         parked=frozenset({"x", "b"}),
         past={"ns/l": account},
@@ -79,6 +83,7 @@ def test_a_snapshot_survives_the_way_through_json() -> None:
     assert snapshot_digest(again) == snapshot_digest(one)
     assert again.gathered.waiting == tuple(one.gathered.waiting)
     assert again.gathered.past == one.gathered.past
+    assert again.gathered.market.closed == one.gathered.market.closed
     assert (again.policy, again.objects) == (one.policy, one.objects)
 
 

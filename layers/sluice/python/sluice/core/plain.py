@@ -77,8 +77,8 @@ def _default(field: Any) -> Any:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    # The core imports Mapping for annotations only.
-    return get_type_hints(kind, localns={"Mapping": Mapping})
+    # The core imports these for annotations only.
+    return get_type_hints(kind, localns={"Mapping": Mapping, "Sequence": Sequence})
 
 
 def _read(kind: Any, value: Any, path: str) -> Any:
