@@ -11,6 +11,7 @@ from sluice.core.capacity import Closure
 from sluice.core.catalog import Catalog
 from sluice.core.cycle import Cycle, Gathered
 from sluice.core.fallback import Market
+from sluice.core.fleet import Site
 from sluice.core.model import (
     AdmissionFairSharing,
     Assignment,
@@ -61,6 +62,7 @@ def snapshot() -> Snapshot:
         releasing=[ended],
         waiting=[a_workload("high", priority=5), a_workload("small", cq="b"), late],
         holders=[admitted("low", priority=-1)],
+        sites=[Site("batch-1", frozenset({"spot"}), rates={"spot": {"cpu": (3, 1000)}})],
         market=Market({"batch-1": ["spot"]}, {"spot": frozenset({"spot"})}, {"batch-1": closed}),
         now=NOW,
         parked=frozenset({"x", "b"}),

@@ -127,6 +127,7 @@ def test_dry_run_on_the_server_asks_policy_queue_and_quota(
 ) -> None:
     document = yaml.safe_dump(native("one", cpu, queue=queue))
     terminal = Terminal()
+    terminal.plane.settle()  # the cluster is heard of
 
     result = terminal("submit", "-f", "-", "--dry-run", "server", input=document)
 

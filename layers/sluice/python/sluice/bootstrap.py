@@ -228,9 +228,7 @@ def admit() -> Admit:
     from sluice.usecases.fleet import Fleet
 
     fleet = Fleet(nodes(), clock())
-    return Admit(
-        workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet, recordings()
-    )
+    return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet, recordings())
 
 
 @cache

@@ -82,6 +82,9 @@ def objects_below(catalog: Catalog, root: str) -> ConfigObjects:
             for _, local in sorted(catalog.local_queues.items())
             if local.cluster_queue in names
         ),
+        admission_checks=tuple(
+            check for _, check in sorted((catalog.admission_checks or {}).items())
+        ),
     )
 
 
@@ -95,6 +98,7 @@ def decide(snapshot: Snapshot) -> Cycle:
         local_queues=objects.local_queues,
         priority_classes=objects.priority_classes,
         budgets=snapshot.budgets,
+        admission_checks=objects.admission_checks,
     )
     return cycle.decide(catalog, snapshot.gathered, snapshot.policy)
 

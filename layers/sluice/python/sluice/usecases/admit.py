@@ -124,9 +124,7 @@ class Admit:
             policy = config.policies.of(root)
             cycle = decide(config.queues, gathered, policy)
             recorded = self.recorded(config, gathered, cycle)
-            version = self.commit(
-                ledger, cycle, gathered, policy, config.queues.budgets, recorded
-            )
+            version = self.commit(ledger, cycle, gathered, policy, config.queues.budgets, recorded)
             if version is None:
                 conflicts += 1
                 continue
