@@ -13,6 +13,7 @@ from sluice.core import periodic
 from sluice.core.losses import Loss
 from sluice.core.marks import DONE, ORDER
 from sluice.core.observation import Seen
+from sluice.core.periodic import Observed
 from sluice.core.workload import IntentKind, State, Workload
 from sluice.usecases.periodic import Periodic
 
@@ -128,7 +129,9 @@ def test_without_an_interval_youngs_and_dalys_holds() -> None:
     started = running(plane, KUBELET).started_at
     (pod,) = plane.kubernetes.list("Pod", selector="sluice.dev/workload")[0]
     mark(plane, order="request-1", done=done("request-1", started))  # it took 5 s
-    found = periodic.rhythm(plane.record(), plane.kubernetes.list("Pod")[0], [], [], started)
+    found = periodic.rhythm(
+        plane.record(), plane.kubernetes.list("Pod")[0], Observed([], [], started)
+    )
 
     assert found is not None
     assert found.every_ms == pytest.approx(1000 * (2 * 86_400 * 5) ** 0.5, abs=1)
@@ -146,7 +149,7 @@ def test_losses_without_warning_bring_the_checkpoints_closer() -> None:
               for n in range(1, 9)]  # fmt: skip
 
     def every(known: list[Loss]) -> int:
-        found = periodic.rhythm(plane.record(), pods, [], known, now)
+        found = periodic.rhythm(plane.record(), pods, Observed([], known, now))
         assert found is not None
         return found.every_ms
 
@@ -157,10 +160,25 @@ def test_a_dump_too_slow_for_the_notice_is_made_against_every_loss() -> None:
     plane = Plane()
     now = running(plane, KUBELET).started_at
     mark(plane, order="r", done=done("r", now, seconds=200))
-    found = periodic.rhythm(plane.record(), plane.kubernetes.list("Pod")[0], [], [], now)
+    found = periodic.rhythm(plane.record(), plane.kubernetes.list("Pod")[0], Observed([], [], now))
 
     assert found is not None
     assert "one loss of spot" in found.reason
+
+
+def test_machines_on_demand_are_trusted_longer() -> None:
+    plane = Plane()
+    now = running(plane, KUBELET).started_at
+    pods = plane.kubernetes.list("Pod")[0]
+    node = {"node": pods[0]["spec"]["nodeName"]}
+
+    def every(capacity_type: str) -> int:
+        observed = Observed([node | {"capacity_type": capacity_type}], [], now)
+        found = periodic.rhythm(plane.record(), pods, observed)
+        assert found is not None
+        return found.every_ms
+
+    assert every("on-demand") == pytest.approx(every("spot") * 30**0.5, rel=1e-3)
 
 
 def test_observe_orders_and_remembers_what_was_saved() -> None:

@@ -7,7 +7,8 @@ whoever looks, however often, orders the same one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from sluice.core import checkpointing
@@ -38,6 +39,29 @@ class Due:
     at: int
 
 
+@dataclass(frozen=True)
+class Observed:
+    """The machines and losses of a cluster; what follows from them is worked out once."""
+
+    inventory: Sequence[Mapping[str, Any]]
+    losses: Sequence[Loss]
+    now: int
+    _between: dict[tuple[str, bool], float] = field(default_factory=dict)
+
+    @cached_property
+    def capacity_types(self) -> Mapping[str, str]:
+        """Of each node by name."""
+        return {str(row.get("node")): str(row.get("capacity_type", "")) for row in self.inventory}
+
+    def between_ms(self, capacity_type: str, *, only_unnoticed: bool) -> float:
+        key = capacity_type, only_unnoticed
+        if key not in self._between:
+            self._between[key] = mean_between_ms(
+                self.inventory, self.losses, capacity_type, self.now, only_unnoticed=only_unnoticed
+            )
+        return self._between[key]
+
+
 def can_be_ordered(options: Mapping[str, Any]) -> bool:
     """Whether anybody but the application itself can have it saved."""
     signal = (options.get("checkpoint") or {}).get("signal")
@@ -45,11 +69,7 @@ def can_be_ordered(options: Mapping[str, Any]) -> bool:
 
 
 def rhythm(
-    workload: Workload,
-    pods: Sequence[Mapping[str, Any]],
-    inventory: Sequence[Mapping[str, Any]],
-    losses: Sequence[Loss],
-    now: int,
+    workload: Workload, pods: Sequence[Mapping[str, Any]], observed: Observed
 ) -> Rhythm | None:
     """The workload's own interval, else Young's and Daly's; None if it cannot be ordered."""
     if not can_be_ordered(workload.options):
@@ -60,9 +80,10 @@ def rhythm(
     cost = cost_ms(workload, pods)
     fits = cost <= NOTICE_MS - MARGIN_MS
     names = {pod["spec"].get("nodeName", "") for pod in pods}
-    types = {str(row.get("capacity_type", "")) for row in inventory if row.get("node") in names}
-    capacity_type = "spot" if "spot" in types or not types else min(types)
-    between = mean_between_ms(inventory, losses, capacity_type, now, only_unnoticed=fits)
+    # A node that nobody has counted yet is taken for the kind that is lost more often.
+    types = {observed.capacity_types.get(name, "spot") for name in names}
+    capacity_type = "spot" if "spot" in types else min(types, default="spot")
+    between = observed.between_ms(capacity_type, only_unnoticed=fits)
     seconds = checkpointing.interval_seconds(cost / 1000, between / 1000, len(names))
     every = max(int(seconds * 1000), SHORTEST_MS)
     kind = "loss without warning" if fits else "loss"

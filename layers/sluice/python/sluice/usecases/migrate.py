@@ -128,6 +128,8 @@ class Migrate:
                 retain=retain(workload),
                 pinned=workload.restore_from,
             )
+        at = min((s.at or record.dumped_at for s in record.saved.values()), default=0)
+        self.workloads.apply([lifecycle.saved(workload, at)])
         self.clear(workload.id)
 
     def clear(self, workload_id: str) -> None:

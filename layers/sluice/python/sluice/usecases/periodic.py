@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from sluice.core import periodic
 from sluice.core.interruption import CHECKPOINT_REQUESTED, wish
-from sluice.core.losses import Loss
 from sluice.core.observation import Seen
+from sluice.core.periodic import Observed
 from sluice.core.workload import Workload
 from sluice.ports import Clock, Interruptions, Losses, Nodes
 
 KEPT_MS = 300_000
-Rates = tuple[int, list[Mapping[str, Any]], list[Loss]]  # when read, inventory, losses
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Periodic:
     losses: Losses
     interruptions: Interruptions
     clock: Clock
-    kept: dict[str, Rates] = field(default_factory=dict)
+    kept: dict[str, Observed] = field(default_factory=dict)
 
     def __call__(self, cluster: str, records: Iterable[Workload], seen: Seen) -> None:
         now = self.clock.now()
@@ -33,7 +31,7 @@ class Periodic:
             if not periodic.can_be_ordered(workload.options):
                 continue
             pods = seen.pods_of(workload.id, workload.generation)
-            rhythm = periodic.rhythm(workload, pods, *self.rates(cluster, now), now)
+            rhythm = periodic.rhythm(workload, pods, self.observed(cluster, now))
             order = periodic.due(workload, pods, rhythm.every_ms, now) if rhythm else None
             if rhythm and order:
                 detail = {
@@ -44,10 +42,10 @@ class Periodic:
                 }
                 self.interruptions.send(wish(CHECKPOINT_REQUESTED, order.at, detail))
 
-    def rates(self, cluster: str, now: int) -> tuple[list[Mapping[str, Any]], list[Loss]]:
+    def observed(self, cluster: str, now: int) -> Observed:
         """The inventory and the losses of a cluster, read again every few minutes."""
-        read_at, inventory, losses = self.kept.get(cluster, (0, [], []))
-        if now - read_at > KEPT_MS:
-            inventory, losses = self.nodes.of(cluster), self.losses.of(cluster)
-            self.kept[cluster] = (now, inventory, losses)
-        return inventory, losses
+        known = self.kept.get(cluster)
+        if known is None or now - known.now > KEPT_MS:
+            known = Observed(self.nodes.of(cluster), self.losses.of(cluster), now)
+            self.kept[cluster] = known
+        return known
