@@ -13,6 +13,7 @@ from sluice.core.capacity import Closure
 from sluice.core.catalog import Catalog
 from sluice.core.cycle import Cycle, Gathered, decide
 from sluice.core.fallback import RECLAIMS, Market, choose, kinds_of, leaves_spot, reclaims
+from sluice.core.fleet import Site
 from sluice.core.model import Policy, ResourceFlavor
 from sluice.core.reasons import Reason
 from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, Workload
@@ -55,7 +56,9 @@ def flavors_for(workload: Workload, closed: Any = None) -> tuple[str, ...] | Non
 
 def cycle(*waiting: Workload, **fields: Any) -> Cycle:
     catalog = Catalog(flavors=FLAVORS, cluster_queues=[QUEUE])
-    gathered = Gathered("research", {}, (), waiting, (), fields.pop("market", market()), NOW)
+    known = fields.pop("market", market())
+    sites = [Site(name, frozenset(KINDS)) for name in known.offers]
+    gathered = Gathered("research", {}, (), waiting, (), known, sites, NOW)
     return decide(catalog, gathered, Policy())
 
 

@@ -3,7 +3,7 @@
 Only knobs that never drift a node are turned (limits, weight, disruption budgets), only on pools
 that carry our label, and never where somebody else has set them. The ledger stays the authority on
 quota: a limit is a backstop, so it is generous about the shapes of machines.
-Source: facts, spot-and-karpenter §3; docs/decisions/0014-provision.md.
+Source: facts, spot-and-karpenter §3; docs/decisions/0017-provision.md.
 """
 
 from __future__ import annotations
