@@ -387,3 +387,16 @@ def test_room_that_victims_have_not_left_is_given_to_nobody_else_yet() -> None:
     assert set(one_pass.admitted) == {"first"}
     assert one_pass.reasons == dict.fromkeys(["vip", "other"], "PRIORITY:WaitingForPreempted")
     assert set(to_the_end.admitted) == {"first", "vip", "other"}
+
+
+def test_a_request_of_nothing_is_no_borrowing() -> None:
+    # q borrows a gpu already; what asks for none of it reclaims the cpu of q's own quota.
+    result = simulate(
+        queue("q", "team", cpu=2, gpu=0, spec=preemption("Never", "Any")),
+        queue("lender", "team", cpu=0, gpu=1),
+        running("mine", "q", at=1, gpu=1),
+        running("theirs", "lender", at=2, cpu=2),
+        waiting("in", "q", cpu=2, gpu=0),
+    )
+
+    assert result.preempted == {"theirs": "InCohortReclamation"}

@@ -120,7 +120,7 @@ class Nominator:
             return True
         # In a flat tree borrowing queues yield, and only to one that stays within its own quota.
         for cell, amount in cells:
-            if tree.borrows_with(node, cell, amount):
+            if amount and tree.borrows_with(node, cell, amount):
                 return False
         return self._exposed_borrower(queue, cells, priority, now_ms)
 
@@ -179,7 +179,8 @@ class _Attempts:
             return nomination, []
         if nomination.fit is Fit.NO_FIT:
             return None
-        victims = self._victims(nomination.cells, nomination.contested)
+        needed = tuple((cell, amount) for cell, amount in nomination.cells if amount)
+        victims = self._victims(needed, nomination.contested)
         return (nomination, victims) if victims else None
 
     def _victims(self, cells: Cells, contested: frozenset[int]) -> list[Target]:
