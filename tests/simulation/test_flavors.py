@@ -329,3 +329,19 @@ def test_a_flavor_is_as_good_as_its_worst_resource_whatever_the_preference() -> 
     )
 
     assert result.preempted == {"low": "InClusterQueue"}
+
+
+def test_who_stands_back_for_a_reservation_tries_the_next_flavor() -> None:
+    # head keeps the cohort's free first CPU for itself, in vain for now; w takes second instead.
+    result = simulate(
+        cohort("team", None, flavors(first=1)),
+        queue("a", "team", flavors(first=2), spec={"queueingStrategy": "StrictFIFO"}),
+        queue("b", "team", flavors(first=0, second=1)),
+        running("r", "a", 9, flavor="first", cpu=2),
+        waiting("head", "a", 5, cpu=2),
+        waiting("w", "b", cpu=1),
+        passes=None,
+    )
+
+    assert result.admitted == {"w": "second"}
+    assert result.pending == {"head"}

@@ -370,8 +370,10 @@ class AdmissionPass:
         if self._reservations and self._taken_by_reservation(entry):
             self._closed.add(queue.node)
             self.refused.append(entry.line)
-            # Whoever comes first in the next pass may get what was reserved for a later one.
-            self.again = self.again or entry.late or self._reserved_by_parked
+            # Whoever comes first in the next pass may get what was reserved for a later one, or
+            # another flavor.
+            again = self._resumes(entry) or entry.late or self._reserved_by_parked
+            self.again = self.again or again
             return
         if entry.version != books.version and not self._still_fits(entry):
             self._lose(entry)
@@ -404,11 +406,15 @@ class AdmissionPass:
 
     def _refuse(self, entry: _Entry) -> None:
         """Sets a head aside, unless the search for a flavor goes on in the next pass."""
-        resume, scans = entry.nomination.resume or {}, self._desk.scans
-        if (resume or scans) and scans.resume(entry.workload.id, resume, self._number):
+        if self._resumes(entry):
             self._close(entry)
         else:
             self._park(entry.queue, entry.line)
+
+    def _resumes(self, entry: _Entry) -> bool:
+        """Whether the search for a flavor has somewhere to go on in the next pass."""
+        resume, scans = entry.nomination.resume or {}, self._desk.scans
+        return bool(resume or scans) and scans.resume(entry.workload.id, resume, self._number)
 
     def _close(self, entry: _Entry) -> None:
         """Ends this pass for a queue whose head is to be looked at again in the next."""
