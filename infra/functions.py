@@ -175,7 +175,7 @@ FUNCTIONS = (
             "Catalog": (*_CATALOG, "PutItem", "UpdateItem", "DeleteItem"),
             "Manifests": ("BatchGetItem",),
             "Timeline": ("Query",),
-            "Nodes": ("GetItem", "Query"),
+            "Nodes": ("GetItem", "Query", "BatchWriteItem"),
             "Migrations": ("GetItem",),
         },
         objects={

@@ -213,7 +213,7 @@ class ControlPlane:
             Explain(query),
             Accounts(query),
             Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
-            Apply(self.catalog, self.ledgers, self.workloads, self.kicks),
+            Apply(self.catalog, self.ledgers, self.workloads, self.kicks, self.nodes, self.clock),
             WhatIf(query),
             Checkup(query),
             Moves(query, self.migrations, self.archives, self.interruptions, self.clock),

@@ -11,7 +11,15 @@ from sluice.core.faults import Fault
 from sluice.core.reasons import Reason
 
 from functions.api import handler
-from tests.unit.api.control_plane import ADMIN, BLUE, CONTEXT, RED, ControlPlane, native
+from tests.unit.api.control_plane import (
+    ADMIN,
+    BLUE,
+    CONTEXT,
+    RED,
+    ControlPlane,
+    cluster,
+    native,
+)
 
 
 def raw(plane: ControlPlane, body: str, path: str = "/catalog", **event: Any) -> Any:
@@ -293,3 +301,13 @@ def test_rejected_documents_without_a_queue_of_theirs_are_listed_too() -> None:
     }
     assert {each["queue"] for each in listed} == {"red/-"}
     assert plane.call("GET", "/workloads", BLUE)[1]["items"] == []
+
+
+def test_a_new_cluster_counts_as_answering_until_it_was_asked() -> None:
+    plane = ControlPlane()
+
+    status, _ = raw(plane, json.dumps({"documents": [cluster("newest")]}))
+
+    assert status == 200
+    (row,) = (row for row in plane.nodes.of("#clusters") if row["instance"] == "newest")
+    assert row["seen_at"] == plane.clock.now()

@@ -363,7 +363,7 @@ def api() -> Api:
         Explain(query),
         Accounts(query),
         Steer(query, workloads(), catalog(), kicks(), clock()),
-        Apply(catalog(), ledgers(), workloads(), kicks()),
+        Apply(catalog(), ledgers(), workloads(), kicks(), nodes(), clock()),
         WhatIf(query),
         Checkup(query),
         Moves(

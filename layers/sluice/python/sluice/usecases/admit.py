@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from sluice.core.budget import Budget
@@ -23,6 +24,7 @@ from sluice.core.cycle import (
     used_after,
 )
 from sluice.core.fallback import Market
+from sluice.core.fleet import Site
 from sluice.core.model import (
     ClusterQueue,
     Policy,
@@ -218,15 +220,18 @@ class Admit:
         # Quota that this very cycle gives back may be what the parked wait for.
         if last is None:
             last = {} if releases else self.ledgers.newest_pass(root)
-        parked = frozenset[str]() if releases else parked_by(last, ledger, catalog, now)
+        market = market_of(catalog, self.plans(catalog), now) if waiting else Market({})
+        sites = self.fleet(catalog) if waiting else ()
+        fleet = fleet_digest(sites, market)
+        parked = frozenset[str]() if releases else parked_by(last, ledger, catalog, fleet, now)
         return Gathered(
             root,
             ledger.usage,
             releases,
             waiting,
             holders,
-            market_of(catalog, self.plans(catalog), now) if waiting else Market({}),
-            self.fleet(catalog) if waiting else (),
+            market,
+            sites,
             now,
             parked,
             ledger.past,
@@ -344,20 +349,28 @@ def pass_summary(
         "parked_at": last["parked_at"] if last else gathered.now,
         "version": version,
         "catalog": catalog,
+        "fleet": fleet_digest(gathered.sites, gathered.market),
         "refusals": zlib.compress(json.dumps(refusals).encode()),
         "parked": zlib.compress(json.dumps(parked).encode()),
     }
 
 
+def fleet_digest(sites: Sequence[Site], market: Market) -> str:
+    """What clusters answer and what cannot be had there, as a digest that changes with it."""
+    answering = [[site.name, site.health.value, sorted(site.flavors)] for site in sites]
+    closed = {cluster: sorted(flavors) for cluster, flavors in market.closed.items()}
+    return sha256(json.dumps([answering, closed], sort_keys=True).encode()).hexdigest()[:16]
+
+
 def parked_by(
-    last: Mapping[str, Any], ledger: LedgerState, catalog: CatalogSnapshot, now: int
+    last: Mapping[str, Any], ledger: LedgerState, catalog: CatalogSnapshot, fleet: str, now: int
 ) -> frozenset[str]:
-    """Who was refused by a pass since which neither ledger nor configuration has moved.
+    """Who was refused by a pass since which neither ledger, configuration nor fleet has moved.
 
     Kueue's rule: a refused head keeps room for itself in one pass, then lets others by until
     something changes. After a while everybody is looked at again, since time is a change too.
     """
-    same = last.get("version") == ledger.version and last.get("catalog") == catalog.version
-    if not same or now - last["parked_at"] > PARKED_MS:
+    seen = (last.get("version"), last.get("catalog"), last.get("fleet"))
+    if seen != (ledger.version, catalog.version, fleet) or now - last["parked_at"] > PARKED_MS:
         return frozenset()
     return frozenset(json.loads(zlib.decompress(last["parked"])))

@@ -12,6 +12,7 @@ from sluice.core.scheduling_policy import KIND as POLICY
 from sluice.core.workload import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
+from sluice.usecases.fleet import beat
 from sluice.usecases.own_objects import OWN_KINDS, flaws_of
 from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from sluice.core.budget import Budget
     from sluice.core.catalog import Catalog as Queues
     from sluice.core.model import ClusterQueue
-    from sluice.ports import Catalog, Kicks, Ledgers, Workloads
+    from sluice.ports import Catalog, Clock, Kicks, Ledgers, Nodes, Workloads
     from sluice.usecases.callers import Authority
 
 Key = tuple[str, str]
@@ -37,12 +38,17 @@ MAX_WRITES = 99  # one transaction takes 100 items; one is the version of the wh
 
 @dataclass(frozen=True)
 class Apply:
-    """`ledgers` and `workloads` say what is in use; changed roots are kicked."""
+    """`ledgers` and `workloads` say what is in use; changed roots are kicked.
+
+    A new cluster counts as one that answers until `observe` has had the time to ask it.
+    """
 
     catalog: Catalog
     ledgers: Ledgers
     workloads: Workloads
     kicks: Kicks
+    nodes: Nodes
+    clock: Clock
 
     def __call__(
         self, caller: Authority, documents: Sequence[Any], *, dry_run: bool = False
@@ -67,6 +73,9 @@ class Apply:
             if dry_run or not put:
                 return {"items": items, "dryRun": dry_run}
             if self.catalog.edit(edit):
+                for kind, name in put:
+                    if kind == "Cluster" and name not in snapshot.of(kind):
+                        beat(self.nodes, name, self.clock.now())
                 self._kick(after, put, edit.roots)
                 return {"items": items, "dryRun": dry_run}
         raise ConflictError("the configuration keeps changing; apply again")
