@@ -311,3 +311,15 @@ def test_a_new_cluster_counts_as_answering_until_it_was_asked() -> None:
     assert status == 200
     (row,) = (row for row in plane.nodes.of("#clusters") if row["instance"] == "newest")
     assert row["seen_at"] == plane.clock.now()
+
+
+def test_work_that_no_cluster_takes_keeps_that_reason_while_nothing_changes() -> None:
+    plane = ControlPlane()
+    (name,) = plane.catalog.snapshot().of("Cluster")
+    cordoned = cluster(name) | {"spec": {"cordoned": True}}
+    assert raw(plane, json.dumps({"documents": [cordoned]}))[0] == 200
+
+    job = plane.send(native("early", 1))
+
+    told = plane.call("GET", f"/workloads/{job}/why", RED)[1]
+    assert "cordoned" in told["headline"]

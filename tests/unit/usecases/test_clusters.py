@@ -153,10 +153,6 @@ def test_a_cluster_that_was_not_heard_of_gets_no_new_work() -> None:
     assert why(plane) == ("PLATFORM:ClusterUnreachable", "a: its API server does not answer")
     assert plane.ledgers.read(ROOT).usage == {}
 
-    plane.admit()(ROOT)  # nothing is new, and so is not the reason
-
-    assert why(plane) == ("PLATFORM:ClusterUnreachable", "a: its API server does not answer")
-
     beat(plane.nodes, "a", plane.clock.now())
     plane.admit()(ROOT)
 

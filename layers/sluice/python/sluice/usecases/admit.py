@@ -33,7 +33,6 @@ from sluice.core.model import (
     WithinClusterQueue,
 )
 from sluice.core.proposals import orders_otherwise, proposed
-from sluice.core.reasons import Reason
 from sluice.core.recording import Recorded, Snapshot, objects_below, record
 from sluice.core.spending import spent_after
 from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
@@ -335,16 +334,14 @@ def pass_summary(
 ) -> Mapping[str, Any]:
     """The newest pass as `why` and `ls` read it, and whom it parked; lists as compressed JSON.
 
-    What was parked keeps the reason of the pass that refused it, the `last` one: to this pass it
-    only seems to be behind others.
+    What was parked keeps the reason of the pass that refused it, the `last` one.
     """
     kept = json.loads(zlib.decompress(last["refusals"])) if last else {}
     refusals = {name: line for name, line in kept.items() if name in gathered.parked}
-    for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]:
-        reason, message = refusal.reason.value, refusal.message
-        if refusal.workload in refusals and refusal.reason is Reason.BEHIND_HIGHER:
-            reason, message, _ = refusals[refusal.workload]
-        refusals[refusal.workload] = [reason, message, refusal.position]
+    refusals |= {
+        refusal.workload: [refusal.reason.value, refusal.message, refusal.position]
+        for refusal in list(cycle.refusals.values())[:KEPT_REFUSALS]
+    }
     done = {step.change.before.id for step in (*cycle.admitted, *cycle.expired)}
     parked = [w.id for w in gathered.waiting if w.id not in done][:KEPT_PARKED]
     return {

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.cycle import schedule
+from sluice.core.reasons import Reason
 from sluice.core.submission import NO_QUEUE
 from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
 from sluice.errors import ClusterError
@@ -314,21 +315,30 @@ class Query:
             if packed:
                 lines = json.loads(zlib.decompress(bytes(packed)))
                 found |= {i: (code, message, at) for i, (code, message, at) in lines.items()}
-            found |= {r.workload: (r.reason, r.message, r.position) for r in self._asked(root)}
+            asked, parked = self._asked(root)
+            for refusal in asked:
+                said = (refusal.reason.value, refusal.message, refusal.position)
+                kept = found.get(refusal.workload)
+                # One that fits and is passed over: a pass that could not place it knows why.
+                if kept and refusal.workload in parked and refusal.reason is Reason.BEHIND_HIGHER:
+                    said = (*kept[:2], refusal.position)
+                found[refusal.workload] = said
         return Refusals(found)
 
-    def _asked(self, root: str) -> Iterator[Refusal]:
-        """What a pass over the tree would refuse at this moment; nothing is written."""
+    def _asked(self, root: str) -> tuple[list[Refusal], frozenset[str]]:
+        """What a pass over the tree would refuse at this moment, and whom it would pass over.
+
+        Nothing is written.
+        """
         snapshot = self.catalog.snapshot()
         config = configured(snapshot)
         if root not in config.queues.roots():
-            return
+            return [], frozenset()
         ledger = self.ledgers.read(root)
         gathered = self.admit.gather(root, ledger, snapshot, config)
         scheduler = schedule(config.queues, gathered, ledger.usage, config.policies.of(root))
         scheduler.run_pass(gathered.now)
-        for workload_id in scheduler.waiting_ids():
-            yield scheduler.why(workload_id)
+        return [scheduler.why(name) for name in scheduler.waiting_ids()], gathered.parked
 
     def _views(self, workloads: Sequence[Workload]) -> list[Json]:
         now = self.clock.now()
