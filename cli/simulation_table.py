@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sluice.simulation.curve import Curve, blocks
@@ -56,7 +58,7 @@ def _plot(result: dict[str, Any], progress: Progress) -> str:
         curve = progress.in_use.get(resource, Curve()).averages(end_ms, _PLOT_COLUMNS)
         capacity = progress.scenario.capacity.get(resource, 0)
         rows.append((resource, blocks(curve, capacity), f"{used:.1%} useful"))
-    rows.append(("waiting", blocks(waiting, max(waiting)), f"{max(waiting):,.0f} at most"))
+    rows.append(("waiting", blocks(waiting, max(waiting)), f"a full bar is {max(waiting):,.1f}"))
     width = max(len(name) for name, _, _ in rows)
     lines = [f"{name.ljust(width)} │{bars}│ {note}" for name, bars, note in rows]
     axis = f"0 s{result['virtualSeconds']:>{_PLOT_COLUMNS - 4},g} s"
@@ -65,19 +67,21 @@ def _plot(result: dict[str, Any], progress: Progress) -> str:
 
 def _listing(result: dict[str, Any]) -> str:
     """What became of single workloads, as far as a person would read."""
+    # In the order of time; victims stand before whom they made room for.
+    happened = merge(
+        (("preempted", one) for one in result["preempted"]),
+        (("admitted", one) for one in result["admitted"]),
+        key=lambda each: each[1]["at"],
+    )
     rows = [
-        [one["workload"], one["clusterQueue"], "admitted", f"{one['at']:g} s", _pods(one)]
-        for one in result["admitted"][:_LISTED]
-    ]
-    rows += [
         [
             one["workload"],
             one["clusterQueue"],
-            "preempted",
+            what,
             f"{one['at']:g} s",
-            f"{one['reason']} by {one['by']}",
+            _pods(one) if what == "admitted" else f"{one['reason']} by {one['by']}",
         ]
-        for one in result["preempted"][:_LISTED]
+        for what, one in islice(happened, 2 * _LISTED)
     ]
     rows += [
         [one["workload"], one["clusterQueue"], "waiting", "", f"{one['reason']}: {one['message']}"]

@@ -190,6 +190,33 @@ def test_until_cuts_the_run_off() -> None:
     assert result.report["summary"]["utilisation"] == {"cpu": 1.0}
 
 
+def test_what_is_being_committed_when_the_run_is_cut_off_waits_and_says_until_when() -> None:
+    result = simulate(ONE, waiting("w", "q", cpu=1), passes=None, latency=5_000, until=3_000)
+
+    assert result.admitted == {}
+    assert result.pending == {"w"}
+    assert result.report["pending"][0]["message"] == (
+        "its place is held; its admission comes into force at 5 s"
+    )
+
+
+def test_a_watcher_sees_who_waits_for_a_commit() -> None:
+    moments: list[Moment] = []
+    scenario = parse_scenario(documents(ONE, waiting("w", "q", cpu=1), passes=None), "x")
+
+    Simulation(scenario, watch=moments.append, commit_latency_ms=5_000).run()
+
+    assert {(one.at_ms, one.pending) for one in moments} == {(0, 1), (5_000, 0)}
+
+
+def test_an_idle_cohort_has_what_its_queues_lend() -> None:
+    result = simulate(queue("a", "co", cpu=4), queue("b", "co", cpu=(6, None, 1)))
+
+    (cohort,) = result.report["cohorts"]
+    assert cohort["available"] == cohort["potential"] == {"default": {"cpu": "5"}}
+    assert cohort["usage"] == {"default": {"cpu": "0"}}
+
+
 def test_utilisation_counts_useful_work_only() -> None:
     # low's first 9 of 20 seconds were for nothing: (1 + 10) of 20.
     result = simulate(

@@ -254,7 +254,8 @@ class Scheduler:
     def usage(self, node: str) -> dict[tuple[str, str], int]:
         """Usage of a ClusterQueue or Cohort per (flavor, resource), victims included.
 
-        Covers the cells that the node has quota for or uses. Raises KeyError for another node.
+        Covers the cells that the node or what is below it has quota for, and those it uses.
+        Raises KeyError for another node.
         """
         return self._per_cell(node, lambda tree, at, cell: tree.usage[cell][at])
 
@@ -274,7 +275,7 @@ class Scheduler:
         return {
             key: value(tree, at, cell)
             for cell, key in enumerate(tree.cells)
-            if tree.declares(at, cell) or tree.usage[cell][at]
+            if tree.declares(at, cell) or tree.subtree[cell][at] or tree.usage[cell][at]
         }
 
     def share(self, node: str) -> tuple[int, str]:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from sluice.core.admission import Plan, Scheduler
 from sluice.core.catalog import Catalog
 from sluice.core.model import Holding, PreemptionReason
+from sluice.core.plan import Refusal
+from sluice.core.reasons import Reason
 from sluice.simulation.outcome import Admitted, Moment, Node, Outcome, Preempted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sluice.core.model import Assignment, Workload
     from sluice.simulation.job import Job
@@ -55,7 +57,8 @@ class _Root:
     evicted: list[str] = field(default_factory=list)
     workloads: int = 0
     waiting: int = 0
-    committing: bool = False
+    committing: Plan | None = None
+    commits_at_ms: int = 0
     passes: int = 0
     passes_at_once: int = 0
     passed_at_ms: int = -1
@@ -69,7 +72,7 @@ class Simulation:
     """One scenario in virtual time; `run` may be called once.
 
     `cpu_clock` returns the CPU seconds used so far; what passes between two readings around the
-    core counts as decision time. `watch` is called after every pass.
+    core counts as decision time. `watch` is called after every pass, and when one begins to commit.
     """
 
     def __init__(
@@ -123,6 +126,8 @@ class Simulation:
         while True:
             while self._ready:
                 self._pass(self._ready.pop(next(iter(self._ready))), now_ms)
+            if self._latency_ms:
+                self._show(now_ms)  # who arrived, or waits for a commit
             if self._passes_done():
                 break
             following_ms = self._next_ms()
@@ -207,7 +212,7 @@ class Simulation:
 
     def _call(self, root: _Root) -> None:
         """Has the root pass as soon as it may."""
-        if not root.committing and self._may_pass(root):
+        if root.committing is None and self._may_pass(root):
             self._ready[root.name] = root
 
     def _may_pass(self, root: _Root) -> bool:
@@ -215,7 +220,7 @@ class Simulation:
 
     def _passes_done(self) -> bool:
         return self._scenario.passes is not None and not any(
-            root.committing or self._may_pass(root) for root in self._roots.values()
+            root.committing is not None or self._may_pass(root) for root in self._roots.values()
         )
 
     def _pass(self, root: _Root, now_ms: int) -> None:
@@ -233,8 +238,8 @@ class Simulation:
         root.passes += 1
         root.releases, root.arrivals, root.evicted = [], [], []
         if self._latency_ms and (releases or plan.admissions or plan.preemptions):
-            root.committing = True
-            self._at(now_ms + self._latency_ms, _COMMIT, (root, plan, unfinished))
+            root.committing, root.commits_at_ms = plan, now_ms + self._latency_ms
+            self._at(root.commits_at_ms, _COMMIT, (root, plan, unfinished))
         else:
             self._commit(root, plan, unfinished, now_ms)
 
@@ -256,7 +261,7 @@ class Simulation:
 
     def _commit(self, root: _Root, plan: Plan, unfinished: bool, now_ms: int) -> None:
         """The decisions take effect: the admitted start, victims give their quota back."""
-        root.committing = False
+        root.committing = None
         for admission in plan.admissions:
             job = self._jobs[admission.workload]
             del self._waiting[admission.workload]
@@ -276,6 +281,9 @@ class Simulation:
         self._outcome.peak_pending = max(self._outcome.peak_pending, len(self._waiting))
         if unfinished or root.releases or root.arrivals:
             self._call(root)
+        self._show(now_ms)
+
+    def _show(self, now_ms: int) -> None:
         if self._watch is not None:
             admissions = len(self._outcome.admitted)
             self._watch(Moment(now_ms, admissions, len(self._waiting), self._in_use))
@@ -332,16 +340,19 @@ class Simulation:
         for run in self._runs.values():
             self._work(run, now_ms)
         just_evicted: set[str] = set()
+        decided: dict[str, Refusal] = {}
         for root in self._roots.values():
             for workload_id, at_ms in root.releases:
                 root.scheduler.release(workload_id, self._scenario.start_ms + at_ms)
             for workload in root.arrivals:
                 root.scheduler.enqueue(workload)
             just_evicted.update(root.evicted)
+            decided |= {one.workload: one for one in _not_in_force(root)}
         for workload_id in self._waiting:
             if workload_id not in just_evicted:
                 job = self._jobs[workload_id]
-                refusal = self._root_of[job.workload.cluster_queue].scheduler.why(workload_id)
+                scheduler = self._root_of[job.workload.cluster_queue].scheduler
+                refusal = decided.get(workload_id) or scheduler.why(workload_id)
                 outcome.pending.append((job, refusal))
         outcome.cluster_queues = [
             _node(name, self._root_of[name].scheduler) for name in self._catalog.cluster_queues
@@ -350,6 +361,17 @@ class Simulation:
             _node(name, self._roots[self._catalog.root_of_cohort(name)].scheduler)
             for name in self._catalog.cohorts
         ]
+
+
+def _not_in_force(root: _Root) -> Iterator[Refusal]:
+    """Those who wait for nothing but the commit of their admission, for the run was cut off."""
+    for admission in root.committing.admissions if root.committing is not None else ():
+        text = (
+            f"its place is held; its admission comes into force at {root.commits_at_ms / 1000:g} s"
+        )
+        yield Refusal(
+            admission.workload, admission.cluster_queue, Reason.WAITING_FOR_PREEMPTED, text, 0
+        )
 
 
 def _node(name: str, scheduler: Scheduler) -> Node:
