@@ -136,8 +136,14 @@ def read_scenario(path: Path) -> Scenario:
         documents = parse_yaml(path.read_text(encoding="utf-8"))
         return parse_scenario(documents, path.stem)
     except DocumentError as error:
-        fields = [(f"{one.document}: {one.field}", one.message) for one in error.flaws]
+        fields = [
+            (f"{one.document}: {one.field}" if one.field else one.document, one.message)
+            for one in error.flaws
+        ]
         raise RefusedError(f"{path} is not a scenario", fields=fields) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise RefusedError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error
     except ValueError as error:
         raise RefusedError(f"{path} is not YAML: {error}") from error
 

@@ -12,7 +12,7 @@ from sluice.simulation.scenario import parse_scenario
 
 from cli.main import sluice
 from cli.simulation_progress import Progress
-from tests.simulation.builders import Json, documents, queue, waiting
+from tests.simulation.builders import Json, documents, preemption, queue, waiting
 from tests.simulation.test_load import load
 
 EXPECT_W = {"apiVersion": "sluice.dev/v1", "kind": "Expectation", "spec": {"admitted": {"w": {}}}}
@@ -139,6 +139,23 @@ def test_what_is_not_yaml_is_refused_with_its_place(tmp_path: Path) -> None:
     assert "line 2, column 1: the key 'kind' occurs twice" in result.stderr
 
 
+def test_what_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes(b"kind: Scenario\n# \xe9\n")
+
+    result = invoke(path)
+
+    assert result.exit_code == 5
+    assert "line 2 is not UTF-8" in result.stderr
+
+
+def test_a_document_that_is_no_map_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    path.write_text("[]\n", encoding="utf-8")
+
+    assert "  document 1: must be a map, not a list\n" in invoke(path).stderr
+
+
 def test_a_missing_file_is_wrong_usage(tmp_path: Path) -> None:
     assert invoke(tmp_path / "none.yaml").exit_code == 2
     assert invoke().exit_code == 2
@@ -159,6 +176,23 @@ def test_the_table_shows_counts_a_plot_and_the_waits(fine: Path) -> None:
     assert "case: 1 workloads, 1 admissions, 0 preemptions, 1 finished, 0 waiting" in result.output
     assert f"cpu     │{'█' * 60}│ 100.0% useful" in result.output
     assert "1 x main on default" in result.output
+
+
+def test_the_table_tells_what_happened_in_the_order_of_time(tmp_path: Path) -> None:
+    rules = preemption(within="LowerPriority")
+    low = waiting("low", "q", cpu=1, runtime="1m")
+    high = waiting("high", "q", 1, cpu=1, runtime="1m", arrivesAfter="10s")
+    parts = documents(queue("q", cpu=1, spec=rules), low, high, passes=None)
+
+    table = invoke(write(tmp_path / "two.yaml", parts)).output
+
+    told = [line.split() for line in table.splitlines() if " q " in line and " s " in line]
+    assert [(line[0], line[2], line[3]) for line in told] == [
+        ("low", "admitted", "0"),
+        ("low", "preempted", "10"),
+        ("high", "admitted", "10"),
+        ("low", "admitted", "70"),
+    ]
 
 
 def test_a_curve_keeps_its_area_when_it_is_thinned() -> None:

@@ -246,6 +246,10 @@ SCENARIO_MISTAKES: list[tuple[Json, str]] = [
     ({"fairSharing": {"preemptionStrategies": ["Fair"]}}, "'Fair' is not one of"),
     ({"admissionFairSharing": {"usageHalfLifeTime": "fast"}}, "'fast' is not a duration"),
     (
+        {"admissionFairSharing": {"usageHalfLifeTime": "1h", "usageSamplingInterval": "0s"}},
+        "usageSamplingInterval: must be longer than 0s",
+    ),
+    (
         {"localQueueUsage": [{"localQueue": "ns/x", "consumed": {}}]},
         "there is no LocalQueue 'ns/x'",
     ),
@@ -284,6 +288,13 @@ def test_a_mistake_in_a_scenario_names_the_field(spec: Json, message: str) -> No
             {"holds": {"since": "2026-01-01T00:00:00Z", "flavors": {"main": {"cpu": "gold"}}}},
             "q has no quota of gold for cpu",
         ),
+        (
+            {
+                "holds": {"since": "2026-01-01T00:00:00Z", "flavors": {"main": {"cpu": "default"}}},
+                "arrivesAfter": "1s",
+            },
+            "arrivesAfter: what holds quota is there from the start",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_workload_names_the_field(change: Json, message: str) -> None:
@@ -302,6 +313,25 @@ def test_names_are_unique_and_documents_single() -> None:
         parse_scenario(parts, "x")
     with pytest.raises(DocumentError, match="is the second Scenario"):
         parse_scenario([*documents(), documents()[-1]], "x")
+
+
+def test_a_queue_and_a_cohort_cannot_share_a_name() -> None:
+    with pytest.raises(DocumentError, match=r"ClusterQueue q: metadata.name: is a cohort's name"):
+        parse_scenario(documents(queue("q", "q", cpu=1)), "x")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (["a"], "document 1: must be a map, not a list"),
+        ({"apiVersion": "sluice.dev/v1", "kind": "Scenarios"}, "known: .*, Scenario, Load, Expect"),
+    ],
+)
+def test_a_document_of_no_known_kind_has_one_flaw(document: object, message: str) -> None:
+    with pytest.raises(DocumentError, match=message) as caught:
+        parse_scenario([document], "x")
+
+    assert len(caught.value.flaws) == 1
 
 
 def test_the_class_called_default_applies_to_work_without_priority() -> None:

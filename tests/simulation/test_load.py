@@ -10,7 +10,7 @@ from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
 
 from cli.yaml_stream import parse_yaml
-from tests.simulation.builders import Json, queue
+from tests.simulation.builders import Json, documents, queue, waiting
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 
@@ -108,6 +108,22 @@ def test_a_load_stands_beside_listed_queues_and_other_loads() -> None:
     names = [one.name for one in scenario.objects.cluster_queues]
     assert (names[0], names[-1], len(names)) == ("own", "other-1-1", 8)
     assert [one.name for one in scenario.objects.resource_flavors] == ["rf"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "taken"),
+    [
+        ([load()], "ClusterQueue tiny-1-1"),
+        (documents(queue("tiny-1-1", cpu=1)), "ClusterQueue tiny-1-1"),
+        (
+            documents(queue("q", cpu=1), waiting("tiny-1-1-large-1", "q", cpu=1)),
+            "workload tiny-1-1-large-1",
+        ),
+    ],
+)
+def test_a_load_takes_no_name_that_exists(parts: list[Json], taken: str) -> None:
+    with pytest.raises(DocumentError, match=rf"\(Load tiny\): metadata.name: it makes a {taken}, "):
+        parse_scenario([*parts, load()], "x")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ Source: apis/kueue/v1beta1 and v1beta2, pkg/webhooks of Kueue 0.20.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -89,11 +90,16 @@ def parse_objects(documents: Iterable[Any]) -> ConfigObjects:
     return found
 
 
-def read_objects(labelled: Iterable[tuple[str, Any]], flaws: list[Flaw]) -> ConfigObjects:
-    """As `parse_objects`, for documents with labels; adds to `flaws` and returns what is left."""
+def read_objects(
+    labelled: Iterable[tuple[str, Any]], flaws: list[Flaw], also: Iterable[str] = ()
+) -> ConfigObjects:
+    """As `parse_objects`, for documents with labels; adds to `flaws` and returns what is left.
+
+    `also` names the kinds that the caller reads itself, for the message about unknown ones.
+    """
     found: dict[str, dict[str, ConfigObject]] = {kind: {} for kind in _READERS}
     for label, document in labelled:
-        if (one := read_object(label, document, flaws)) is None:
+        if (one := read_object(label, document, flaws, also)) is None:
             continue
         kind = type(one).__name__
         key = one.key if isinstance(one, LocalQueue) else one.name
@@ -103,13 +109,17 @@ def read_objects(labelled: Iterable[tuple[str, Any]], flaws: list[Flaw]) -> Conf
     return ConfigObjects(*(tuple(found[kind].values()) for kind in _READERS))  # type: ignore[arg-type]  # one kind each
 
 
-def read_object(label: str, document: Any, flaws: list[Flaw]) -> ConfigObject | None:
-    """One object; None, with a flaw, if the document is of no known kind."""
+def read_object(
+    label: str, document: Any, flaws: list[Flaw], also: Iterable[str] = ()
+) -> ConfigObject | None:
+    """One object; None, with a flaw, if the document is of no known kind; `also` as above."""
     fields = Fields(document, label, flaws)
+    if document is not None and not isinstance(document, Mapping):
+        return None  # one flaw says it all
     version, kind = fields.text("apiVersion", required=True), fields.text("kind", required=True)
     if kind not in _READERS:
         if kind:
-            fields.wrong("kind", f"{kind!r} is unknown; known: {', '.join(_READERS)}")
+            fields.wrong("kind", f"{kind!r} is unknown; known: {', '.join((*_READERS, *also))}")
         return None
     if version not in {KUEUE_V1BETA1, KUEUE_V1BETA2}:
         if version:

@@ -147,9 +147,12 @@ def read_admission_fair_sharing(spec: Fields) -> AdmissionFairSharing | None:
         return None
     fields = spec.map("admissionFairSharing")
     weights = fields.map("resourceWeights")
+    sampling_ms = fields.duration("usageSamplingInterval", SAMPLING_MS)
+    if sampling_ms == 0:
+        fields.wrong("usageSamplingInterval", "must be longer than 0s; leave it out for 5m")
     settings = AdmissionFairSharing(
         half_life_ms=fields.duration("usageHalfLifeTime", required=True) or 0,
-        sampling_interval_ms=fields.duration("usageSamplingInterval", SAMPLING_MS) or SAMPLING_MS,
+        sampling_interval_ms=sampling_ms or SAMPLING_MS,
         resource_weights={name: weights.milli(name, 1000) / 1000 for name in weights.names()},
     )
     fields.close()

@@ -22,7 +22,7 @@ from sluice.simulation.job import Holds, Job
 from sluice.simulation.load import Load, read_load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 SLUICE_V1: Final = "sluice.dev/v1"
 SIMULATION_KINDS: Final = ("Scenario", "Load", "Expectation")
@@ -72,8 +72,8 @@ def parse_scenario(documents: Iterable[Any], default_name: str) -> Scenario:
         if document is not None:
             is_ours = isinstance(document, dict) and document.get("kind") in SIMULATION_KINDS
             (ours if is_ours else kueue).append((describe(number, document), document))
-    objects = read_objects(kueue, flaws)
-    scenario, loads = Scenario(name="", objects=objects, jobs=()), list[Load]()
+    objects = read_objects(kueue, flaws, also=SIMULATION_KINDS)
+    scenario, loads = Scenario(name="", objects=objects, jobs=()), list[tuple[str, Load]]()
     seen: set[str] = set()
     for label, document in ours:
         fields = Fields(document, label, flaws)
@@ -85,15 +85,19 @@ def parse_scenario(documents: Iterable[Any], default_name: str) -> Scenario:
             read = _ScenarioReader(objects, spec).read()
             scenario = replace(read, name=name, expectation=scenario.expectation)
         elif kind == "Load":
-            loads.append(read_load(name or f"load-{len(loads) + 1}", spec))
+            loads.append((label, read_load(name or f"load-{len(loads) + 1}", spec)))
         else:
             scenario = replace(scenario, expectation=read_expectation(spec))
         spec.close()
         fields.close()
     if flaws:
         raise DocumentError(flaws)
-    name = scenario.name or (loads[0].name if loads else default_name)
-    return _with_loads(replace(scenario, name=name), loads)
+    name = scenario.name or (loads[0][1].name if loads else default_name)
+    complete = _with_loads(replace(scenario, name=name), loads, flaws)
+    flaws += _shared_names(complete.objects)
+    if flaws:
+        raise DocumentError(flaws)
+    return complete
 
 
 def _heading(fields: Fields) -> tuple[str, str, Fields]:
@@ -104,23 +108,46 @@ def _heading(fields: Fields) -> tuple[str, str, Fields]:
     return fields.text("kind"), fields.map("metadata").name("name"), fields.map("spec")
 
 
-def _with_loads(scenario: Scenario, loads: list[Load]) -> Scenario:
+def _with_loads(scenario: Scenario, loads: list[tuple[str, Load]], flaws: list[Flaw]) -> Scenario:
+    """Adds the generated queues and jobs; names that exist already are flaws of their Load."""
     objects = scenario.objects
     flavors = {one.name: one for one in objects.resource_flavors}
-    for load in loads:
+    queues = {one.name: one for one in objects.cluster_queues}
+    jobs = {one.workload.id: one for one in scenario.jobs}
+    for label, load in loads:
         flavors.setdefault(load.flavor, ResourceFlavor(load.flavor))
-    queues = (queue for load in loads for queue in load.cluster_queues())
-    jobs = (job for load in loads for job in load.jobs(scenario.start_ms))
+        new_queues = {one.name: one for one in load.cluster_queues()}
+        new_jobs = {one.workload.id: one for one in load.jobs(scenario.start_ms)}
+        for kind, old, new in (
+            ("ClusterQueue", queues.keys(), new_queues.keys()),
+            ("workload", jobs.keys(), new_jobs.keys()),
+        ):
+            if taken := min(old & new, default=None):
+                message = f"it makes a {kind} {taken}, which there is already; rename one of them"
+                flaws.append(Flaw(label, "metadata.name", message))
+        queues |= new_queues
+        jobs |= new_jobs
     return replace(
         scenario,
         objects=replace(
             objects,
             resource_flavors=tuple(flavors.values()),
-            cluster_queues=(*objects.cluster_queues, *queues),
+            cluster_queues=tuple(queues.values()),
         ),
-        jobs=(*scenario.jobs, *jobs),
+        jobs=tuple(jobs.values()),
         generated=bool(loads),
     )
+
+
+def _shared_names(objects: ConfigObjects) -> Iterator[Flaw]:
+    """ClusterQueues called like a cohort; reports and limits could not tell the two apart."""
+    cohorts = {one.name for one in objects.cohorts}
+    cohorts |= {one.parent for one in objects.cohorts if one.parent is not None}
+    cohorts |= {one.cohort for one in objects.cluster_queues if one.cohort is not None}
+    for queue in objects.cluster_queues:
+        if queue.name in cohorts:
+            message = "is a cohort's name, too; rename one of them"
+            yield Flaw(f"ClusterQueue {queue.name}", "metadata.name", message)
 
 
 class _ScenarioReader:
@@ -216,6 +243,8 @@ class _ScenarioReader:
 
     def _holds(self, fields: Fields, workload: Workload) -> Holds:
         holds = fields.map("holds")
+        if fields.duration("arrivesAfter", 0):
+            fields.wrong("arrivesAfter", "what holds quota is there from the start; remove one")
         flavors = holds.map("flavors", required=True)
         provided = _provided(self._queues.get(workload.cluster_queue))
         assignments = []
