@@ -24,6 +24,7 @@ from sluice.core.checkpointing import (
 from sluice.core.migration import Migration, Saved, Stage, Step, View
 from sluice.core.options import CheckpointMode
 from sluice.core.replacement import placeholder
+from sluice.core.workload import State, Workload
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()
@@ -196,6 +197,17 @@ def test_a_user_who_wishes_a_move_does_not_wait_for_a_machine() -> None:
     move = a_move(kind="request", action=Action.SIGNAL)
 
     assert moving.next_step(move, View(), NOW) is Step.STOP
+
+
+def test_who_loses_no_machine_does_not_pause() -> None:
+    patient = Workload(
+        "w", "w", "team", "q", State.RECLAIMING, options={"recovery": {"backoff_seconds": 30}}
+    )
+    moved = a_move(stopping_at=NOW + 5_000)
+
+    assert moving.paused_until(moved, patient) == NOW + 35_000
+    assert moving.paused_until(moved, replace(patient, options={})) == 0
+    assert moving.paused_until(replace(moved, kind="request"), patient) == 0
 
 
 def test_a_placeholder_is_as_large_as_its_pod_and_wants_the_same_nodes() -> None:

@@ -142,6 +142,52 @@ def test_a_machine_that_dies_without_notice_is_replaced_at_once(town: Town) -> N
     town.check()
 
 
+def test_a_workload_that_asks_for_a_pause_keeps_its_quota_and_runs_again_after_it(
+    town: Town,
+) -> None:
+    node = town.runs("w")
+    options = town.row("w").options | {"recovery": {"backoff_seconds": 30}}
+    town.workloads.write(replace(town.row("w"), options=options))
+    town.kubernetes.vanish(node)
+    town.hear(town.ended(node, "shutting-down"))
+    town.hear(town.ended(node, "terminated"))
+
+    for _ in range(2):
+        town.obey("w")
+        waits = town.row("w")
+        assert (waits.state, waits.generation, waits.gone) == (State.RECLAIMING, 0, True)
+        assert waits.reason["code"] == "RECOVERY:BackoffUntil"
+        assert waits.reservation is not None
+        town.clock.pass_ms(14_000)
+        town.tell()
+    assert town.kubernetes.running() == []
+    assert [line["what"] for line in town.timeline.of("w")].count("Hindered") == 1
+
+    town.clock.pass_ms(3_000)
+    town.obey("w")
+    town.clock.pass_ms(1_000)
+    town.observe()
+
+    town.tell()
+    assert town.row("w").reason == {}
+    town.runs_once_more("w")
+
+
+def test_who_leaves_spot_waits_for_its_pause_in_its_queue(town: Town) -> None:
+    node = town.runs("w")
+    options = town.row("w").options | {"recovery": {"backoff_seconds": 30}}
+    town.workloads.write(replace(town.row("w"), options=options))
+    town.kubernetes.vanish(node)
+    lost_at = town.clock.now()
+    town.hear(town.ended(node, "terminated"))
+
+    town.migrate(town.fragile)(town.kubernetes, [town.row("w")], leaving=["w"])
+
+    intent = town.row("w").intent
+    assert intent is not None
+    assert (intent.kind, intent.not_before) == (IntentKind.REQUEUE, lost_at + 30_000)
+
+
 def test_without_any_word_kubernetes_itself_runs_the_same_generation_again(town: Town) -> None:
     node = town.runs("w")
     town.kubernetes.vanish(node)

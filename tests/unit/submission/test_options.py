@@ -139,6 +139,10 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
             "spec.recovery.onInterruption.maxRecoveries",
         ),
         (
+            {"recovery": {"onInterruption": {"backoff": "2h"}}},
+            "spec.recovery.onInterruption.backoff",
+        ),
+        (
             {"recovery": {"onFailure": {"rules": [{"exitCodes": [256]}]}}},
             "spec.recovery.onFailure.rules[0].exitCodes[0]",
         ),

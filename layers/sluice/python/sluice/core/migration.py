@@ -330,6 +330,16 @@ def downtime_ms(migration: Migration) -> int:
     return max(0, migration.running_at - stopped_at(migration)) if migration.running_at else 0
 
 
+def paused_until(migration: Migration, workload: Workload) -> int:
+    """When the next run may start: `recovery.onInterruption.backoff` after the end of this one.
+
+    0 without a pause. Who asks for a move loses no machine, and does not wait.
+    """
+    recovery = workload.options.get("recovery") or {}
+    pause = 1000 * int(recovery.get("backoff_seconds", 0))
+    return stopped_at(migration) + pause if pause and migration.kind != Kind.REQUEST else 0
+
+
 def stopped_at(migration: Migration) -> int:
     """When the source did its last work; after a loss, the moment that EC2 names."""
     if migration.deadline <= migration.noticed_at:

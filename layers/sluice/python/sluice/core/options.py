@@ -267,7 +267,8 @@ def _recovery(fields: SpecFields, options: Options) -> None:
     if interruption.has("onDemandAfter"):
         recovery["on_demand_after"] = _count(interruption, "onDemandAfter", 10_000)
     if interruption.has("backoff"):
-        recovery["backoff_seconds"] = _seconds(interruption, "backoff", most=86_400)
+        # Its quota waits with it, and is nobody else's meanwhile.
+        recovery["backoff_seconds"] = _seconds(interruption, "backoff", most=3_600)
     if failure.has("retries"):
         recovery["retries"] = _count(failure, "retries", 1000)
     if failure.has("rules"):

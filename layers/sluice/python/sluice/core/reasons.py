@@ -204,7 +204,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "Its node is going away; a replacement is being started.",
     ),
     Reason.RESTORING_CHECKPOINT: (Action.WAIT, "It is being restored from its last checkpoint."),
-    Reason.BACKOFF_UNTIL: (Action.WAIT, "It failed before and is tried again after a pause."),
+    Reason.BACKOFF_UNTIL: (
+        Action.WAIT,
+        "It was interrupted or failed, and is tried again after a pause.",
+    ),
     Reason.CLUSTER_UNREACHABLE: (
         Action.PLATFORM_FAULT,
         "The cluster's API server does not answer.",

@@ -83,9 +83,9 @@ class Migrate:
     def move(self, workload: Workload, record: Migration | None, *, leaves: bool = False) -> bool:
         """The source is gone: the next generation takes over reservation and checkpoint.
 
-        One that `leaves` takes over the checkpoint only.
+        One that `leaves` takes over the checkpoint only. False while it has to wait.
         """
-        now = self.clock.now()
+        now, until = self.clock.now(), 0
         kept = checkpointing.retained(self.migrations.checkpoints(workload.id))
         last = kept[0].source if kept else workload.restore_from
         account: dict[str, Any] = {}
@@ -94,20 +94,31 @@ class Migrate:
             if record.saved and record.stage is migration.Stage.DUMPED:
                 self.keep(workload, record)
             record = self.advance(workload, migration.fenced(record, now))
+            until = migration.paused_until(record, workload)
             now = max(self.clock.now(), now + 1)  # the timeline sorts by time
             account = migration.account(record, workload, good_at(source, record, kept))
         else:
             source = last
         if leaves and record is not None and record.kind in INTERRUPTIONS:
             why = "it lost spot machines too often: back in its queue, on-demand flavors first"
-            intent = Intent(IntentKind.REQUEUE, Reason.INSUFFICIENT_INSTANCE, why)
+            intent = Intent(IntentKind.REQUEUE, Reason.INSUFFICIENT_INSTANCE, why, not_before=until)
             if self.workloads.apply([lifecycle.leave_spot(workload, source, intent)]) == [True]:
                 self.advance(workload, migration.abandoned(record, why))
+            return False
+        if until > now:
+            self.pause(workload)
             return False
         moved = self.workloads.apply([lifecycle.move(workload, source, now, account)]) == [True]
         if moved and record is not None:
             self.advance(workload, migration.restoring(record, source, now))
         return moved
+
+    def pause(self, workload: Workload) -> None:
+        """Say once why it does not run; `observe` asks again every few seconds."""
+        if workload.reason.get("code") != Reason.BACKOFF_UNTIL:
+            pause = workload.options["recovery"]["backoff_seconds"]
+            message = f"it keeps its quota, and runs again {pause} s after it was interrupted"
+            self.workloads.apply([lifecycle.hinder(workload, Reason.BACKOFF_UNTIL, message)])
 
     def keep(self, workload: Workload, record: Migration) -> None:
         """Enter the checkpoints of a move in the catalogue."""
