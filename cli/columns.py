@@ -13,6 +13,10 @@ def workload_columns(now_ms: int) -> list[Column]:
     def text(name: str) -> Callable[[Row], str]:
         return lambda row: str(row.get(name) or "")
 
+    def waited(row: Row) -> str:
+        """Empty for one that was sent and has no record yet."""
+        return span(row["waitedMs"] / 1_000) if "waitedMs" in row else ""
+
     def ended(row: Row) -> int:
         return int(row.get("finishedAt") or now_ms)
 
@@ -28,7 +32,7 @@ def workload_columns(now_ms: int) -> list[Column]:
         Column("REASON", lambda row: (row.get("reason") or {}).get("code", "")),
         Column("POS", lambda row: str(row["position"]) if row.get("position") else ""),
         Column("REQUEST", lambda row: amounts(row.get("request") or {})),
-        Column("WAIT", lambda row: span(row["waitedMs"] / 1_000)),
+        Column("WAIT", waited),
         Column("RUNTIME", lambda row: between(began(row), ended(row))),
         Column("RECOV", lambda row: str(row.get("recoveries") or 0)),
         Column("AGE", lambda row: between(row.get("createdAt"), now_ms)),

@@ -126,6 +126,17 @@ def test_a_message_that_is_still_under_way_is_waited_for() -> None:
     assert "SUBMITTED" in result.stderr
 
 
+def test_a_timeout_before_the_message_arrives_shows_what_was_sent() -> None:
+    terminal = Terminal()
+    terminal.__dict__["deliver"] = lambda _: None
+    document = yaml.safe_dump(native("job", 1))
+
+    result = terminal("submit", "-f", "-", "--wait", "--timeout", "5s", input=document)
+
+    assert result.exit_code == 101
+    assert "SUBMITTED" in result.stdout
+
+
 def test_a_message_that_never_arrives_ends_the_wait_with_advice() -> None:
     terminal = Terminal()
     terminal.__dict__["deliver"] = lambda _: None
