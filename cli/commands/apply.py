@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from sluice.usecases.apply import KINDS
 
 from cli.app import pass_app
 from cli.documents import read
@@ -62,7 +63,7 @@ def _show_changes(items: list[Json]) -> None:
 
 
 @click.command()
-@click.argument("kind")
+@click.argument("kind", type=click.Choice(KINDS, case_sensitive=False), metavar="KIND")
 @click.argument("name", metavar="NAME|NAMESPACE/NAME")
 @click.option("--dry-run", is_flag=True, help="Check only whether it is in use.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

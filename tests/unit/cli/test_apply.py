@@ -211,9 +211,11 @@ def test_what_is_in_use_cannot_be_deleted(kind: str, name: str) -> None:
 def test_what_nothing_uses_can_be_deleted() -> None:
     terminal = administrator()
 
-    assert terminal("delete", "LocalQueue", "blue/batch", "-y").exit_code == 0
+    assert terminal("delete", "localqueue", "blue/batch", "-y").exit_code == 0
     assert terminal("delete", "ClusterQueue", "blue-cq", "-y").exit_code == 0
     assert terminal("delete", "ClusterQueue", "blue-cq", "-y").exit_code == 3
+    assert terminal("delete", "resourceflavor", "blue-cq", "-y").exit_code == 3
+    assert terminal("delete", "flavour", "blue-cq", "-y").exit_code == 2
     assert "blue-cq" not in terminal.plane.catalog.snapshot().of("ClusterQueue")
 
 
