@@ -92,14 +92,17 @@ def submit(
 
 
 def home_namespace(app: App) -> str:
-    """The namespace of the caller's tenant. Raises RefusedError if there is none."""
-    namespaces = app.client.ask("identity").get("namespaces") or []
-    if not namespaces:
+    """The namespace of the tenant that the caller's messages count as.
+
+    Raises RefusedError if there is none.
+    """
+    home = app.client.ask("identity").get("home")
+    if not home:
         raise RefusedError(
             "the document names no namespace and your tenant has none of its own",
             hint="write metadata.namespace, or give --namespace",
         )
-    return str(namespaces[0])
+    return str(home)
 
 
 def deliver(

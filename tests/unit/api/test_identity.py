@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.usecases.callers import Caller
+from sluice.usecases.callers import Caller, authority
 
 from tests.unit.api.control_plane import (
     ACCOUNT,
@@ -172,3 +172,18 @@ def test_the_root_user_is_known_by_its_arn_before_its_account() -> None:
     root = f"arn:aws:iam::{ACCOUNT}:root"
 
     assert [*Caller(ACCOUNT, root, ACCOUNT).principals()] == [root, ACCOUNT]
+
+
+def test_the_root_user_submits_as_the_tenant_that_its_messages_count_as() -> None:
+    """SQS knows the root user by the account alone, which another Tenant may name."""
+    root = f"arn:aws:iam::{ACCOUNT}:root"
+    red = tenant("red", ACCOUNT, "red")
+    plane = ControlPlane((*COMPANY[:-2], tenant("ops", root, "ops", admin=True), red))
+
+    who = authority(Caller(ACCOUNT, root, ACCOUNT), plane.catalog.snapshot(), account=ACCOUNT)
+
+    assert (who.tenant, who.admin) == ("ops", True)
+    assert (who.sends_as, who.home) == ("red", "red")
+    documents = [native("mine", 1, namespace="red"), native("not-mine", 1, namespace="ops")]
+    verdicts = plane.api.whatif(who, documents)["items"]
+    assert [verdict["result"] == "would be rejected" for verdict in verdicts] == [False, True]

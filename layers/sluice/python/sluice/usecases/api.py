@@ -108,6 +108,8 @@ def _identity(_api: Api, call: Call) -> Json:
         "who": who.who,
         "tenant": who.tenant,
         "namespaces": list(who.namespaces),
+        "sendsAs": who.sends_as,
+        "home": who.home,
         "admin": who.admin,
         "bootstrap": who.bootstrap,
     }

@@ -41,6 +41,11 @@ class Caller:
         """The user or `role/session`, for people; never used to decide."""
         return self.arn.rpartition(":")[2].partition("/")[2] or "root"
 
+    @property
+    def sender(self) -> str:
+        """The part before the session of the SenderId that SQS gives to this caller's messages."""
+        return self.user_id.partition(":")[0] or self.account
+
     def principals(self) -> Iterator[str]:
         """What a Tenant may name to mean this caller, most specific first.
 
@@ -62,7 +67,9 @@ class Caller:
 class Authority:
     """What a caller may do. `namespaces` of an administrator say only what is home.
 
-    `checks` are the admission checks that the caller answers.
+    `checks` are the admission checks that the caller answers. `sends_as` is the Tenant that the
+    caller's messages count as, and `home` its namespace for submissions that name none: an
+    administrator's ARN may mean one Tenant here and its account another one in a queue.
     """
 
     who: str
@@ -71,6 +78,8 @@ class Authority:
     admin: bool
     bootstrap: bool = False
     checks: tuple[str, ...] = ()
+    sends_as: str = ""
+    home: str = ""
 
     def may_answer(self, check: str) -> bool:
         return self.admin or check in self.checks
@@ -104,7 +113,17 @@ def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Auth
             namespaces = tuple(map(str, spec.get("namespaces", ())))
             checks = tuple(map(str, spec.get("checks", ())))
             admin = spec.get("admin") is True
-            return Authority(caller.name, named[0], namespaces, admin, checks=checks)
+            submitter = by_principal.get(caller.sender, named)[0]
+            homes = tenants[submitter]["spec"].get("namespaces", ())
+            return Authority(
+                caller.name,
+                named[0],
+                namespaces,
+                admin,
+                checks=checks,
+                sends_as=submitter,
+                home=str(next(iter(homes), "")),
+            )
     raise ForbiddenError(
         f"no Tenant names {caller.arn}",
         hint="an administrator applies a Tenant whose spec.principals lists your role",

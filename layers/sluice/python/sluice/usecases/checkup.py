@@ -112,7 +112,10 @@ def _identity(caller: Authority) -> Iterator[Json]:
     else:
         spaces = ", ".join(caller.namespaces) or "none"
         role = "administrator" if caller.admin else "tenant"
-        yield _line("tenant", OK, f"{caller.who} is {role} {caller.tenant}, namespaces {spaces}")
+        told = f"{caller.who} is {role} {caller.tenant}, namespaces {spaces}"
+        if caller.sends_as != caller.tenant:
+            told += f"; its messages count as tenant {caller.sends_as}"
+        yield _line("tenant", OK, told)
 
 
 def _configuration(snapshot: CatalogSnapshot) -> Iterator[Json]:

@@ -99,8 +99,8 @@ class WhatIf:
 
 
 def _tenant(caller: Authority, snapshot: CatalogSnapshot) -> tenants.Tenant:
-    """The caller's Tenant. Raises InvalidError before the first one is applied."""
-    document: Mapping[str, Any] | None = snapshot.of("Tenant").get(caller.tenant)
+    """The Tenant of the caller's messages. Raises InvalidError before the first is applied."""
+    document: Mapping[str, Any] | None = snapshot.of("Tenant").get(caller.sends_as)
     if document is None:
         raise InvalidError("no Tenant exists yet, so that no submission would be accepted")
     return tenants.parse(document)
