@@ -10,7 +10,7 @@ import click
 from cli.app import pass_app
 from cli.figures import amounts, between, span
 from cli.output import Json, clean, document, output_option, table
-from cli.selection import find, one_workload
+from cli.selection import ENDED, find, one_workload
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ACTIONS = {
     "WAIT": "nothing to do: it will run when its turn comes",
     "CHANGE-REQUEST": "change the request; as it is, it cannot run",
+    "RELEASE": "`sluice release` lets it queue again",
     "ASK-ADMIN": "ask who runs the platform",
     "PLATFORM-FAULT": "the platform has a fault; its operators are to look at it",
 }
@@ -42,10 +43,11 @@ def told(answer: Json, now_ms: int) -> Iterator[str]:
     """The answer as lines for people; parts without content are left out."""
     yield clean(answer["headline"])
     if answer.get("placed"):
-        yield clean(f"\nPlaced:  {answer['placed']}")
+        yield "\n" + clean(f"Placed:  {answer['placed']}")
     if reason := answer.get("reason"):
         yield f"\nReason:  {reason['code']} ({reason['action']})"
-        yield f"         {ACTIONS[reason['action']]}"
+        if answer["phase"] not in ENDED or reason["action"] != "WAIT":
+            yield f"         {ACTIONS[reason['action']]}"
     if answer.get("quota"):
         yield f"\nQuota of {answer['clusterQueue']}:"
         yield _quota(answer["quota"])

@@ -48,6 +48,7 @@ def test_a_workload_waits_for_its_check_and_says_so_everywhere() -> None:
     assert "It has its quota; waits for admission check approval." in (
         terminal("why", workload).stdout
     )
+    assert "\n\nPlaced:  batch-1" in terminal("why", workload).stdout
     assert "AdmissionCheckRequested:approval" in terminal("events", workload).stdout
 
 

@@ -234,6 +234,30 @@ def test_what_why_promises_comes_true() -> None:
     assert terminal.plane.workloads.rows[ids[2]].state == "ADMITTED"
 
 
+def test_why_promises_no_quota_to_who_does_not_wait_for_any() -> None:
+    terminal, ids = two_running_one_waiting()
+    document = native("train", 32)
+    document["spec"]["dependsOn"] = [{"id": ids[0]}]
+    blocked = terminal.plane.send(document)
+    terminal("hold", ids[2], "-y")
+
+    held = terminal("why", ids[2]).stdout
+
+    assert "`sluice release` lets it queue again" in held.partition("HELD:User")[2]
+    assert "What would admit it" not in held
+    assert "What would admit it" not in terminal("why", blocked).stdout
+
+
+def test_why_does_not_tell_who_was_cancelled_to_wait() -> None:
+    terminal, ids = two_running_one_waiting()
+    terminal("cancel", ids[2], "-y")
+
+    cancelled = terminal("why", ids[2]).stdout
+
+    assert "CANCELLED:User" in cancelled
+    assert "its turn comes" not in cancelled
+
+
 def test_why_of_a_running_and_of_a_finished_workload() -> None:
     terminal, ids = two_running_one_waiting()
     terminal.plane.finish(ids[1], succeeded=False)

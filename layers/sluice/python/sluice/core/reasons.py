@@ -14,6 +14,7 @@ class Action(StrEnum):
 
     WAIT = "WAIT"
     CHANGE_REQUEST = "CHANGE-REQUEST"
+    RELEASE = "RELEASE"
     ASK_ADMIN = "ASK-ADMIN"
     PLATFORM_FAULT = "PLATFORM-FAULT"
 
@@ -194,7 +195,7 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     ),
     Reason.DEPENDENCY_CYCLE: (Action.CHANGE_REQUEST, "It waits for itself by way of others."),
     Reason.ARRAY_LIMIT: (Action.WAIT, "As many elements of its array run as the array allows."),
-    Reason.HELD_BY_USER: (Action.CHANGE_REQUEST, "Its owner holds it back."),
+    Reason.HELD_BY_USER: (Action.RELEASE, "Its owner holds it back."),
     Reason.HELD_BY_ADMIN: (Action.ASK_ADMIN, "An administrator holds it back."),
     Reason.QUEUE_CORDONED: (Action.ASK_ADMIN, "The queue is stopped."),
     Reason.CLUSTER_CORDONED: (Action.ASK_ADMIN, "Every cluster that could run it is cordoned."),

@@ -150,6 +150,7 @@ class Explain:
         shown = [
             _line(caller, w, w.reservation.at if w.reservation else 0) for w in holders[:SHOWN]
         ]
+        elsewhere = workload.held or workload.blocked  # no quota in the world would start it
         return {
             "headline": headline(workload, why, options, holders),
             "quota": [line for option in options for line in option.lines()],
@@ -158,7 +159,9 @@ class Explain:
             "position": place,
             "waiting": len(ids),
             "approximateWaitSeconds": self._estimate(snapshot, workload.cq, place),
-            "wouldHelp": list(would_help(caller, workload, options, holders, tree)),
+            "wouldHelp": []
+            if elsewhere
+            else list(would_help(caller, workload, options, holders, tree)),
         }
 
     def _holders(

@@ -38,7 +38,8 @@ class Refusals:
             return reason(**workload.reason) if workload.reason.get("code") else None
         if workload.held and workload.reason.get("code") == Reason.ADMISSION_CHECK:
             said = workload.reason["message"]
-            return reason(Reason.ADMISSION_CHECK, f"{said}; `sluice release` asks again")
+            told = reason(Reason.ADMISSION_CHECK, f"{said}; `sluice release` asks again")
+            return told | {"action": Action.RELEASE.value}
         if workload.held:
             return reason(Reason.HELD_BY_USER, "held; `sluice release` lets it queue again")
         if workload.blocked:
