@@ -26,6 +26,18 @@ def test_a_minimum_that_does_not_fit_waits() -> None:
     assert result.pending == {"w"}
 
 
+def test_the_reason_is_about_the_least_size() -> None:
+    # 20 never fit, but the 3 that suffice do once the others are over.
+    shrinking = waiting("w", "q", count=20, minCount=3, cpu=1)
+    result = simulate(queue("q", cpu=10), running("r", "q", cpu=8), shrinking)
+
+    (why,) = result.report["pending"]
+    assert why["reason"] == "QUOTA:NominalExceeded"
+    assert why["message"].startswith(
+        "3 cpu requested in flavor default, q uses 8 of 10; that is the"
+    )
+
+
 def test_slack_is_given_up_in_proportion_and_rounded_down() -> None:
     # 4 to 1 and 6 to 3 pods for 7 CPUs: i = 3 of 6 still leaves 3 + 5, i = 4 gives 2 + 4.
     result = simulate(

@@ -132,8 +132,9 @@ def _too_dear(books: Books, budget: Budget, cost: int, now_ms: int) -> str:
 
 
 def shortfall(tree: QuotaTree, node: int, shape: Shape) -> tuple[Reason, str] | None:
-    """The reason and the arithmetic, or None if the full request would fit as things stand.
+    """The reason and the arithmetic, or None if the request would fit as things stand.
 
+    Work that may shrink waits until its least size fits, so that is what the arithmetic is about.
     Of several flavors the one that comes closest gives the code; of several pod sets or groups the
     one that is furthest away. The text names every flavor that was considered.
     """
@@ -145,7 +146,7 @@ def shortfall(tree: QuotaTree, node: int, shape: Shape) -> tuple[Reason, str] | 
     assumed: dict[int, int] = {}
     for pod_set in shape.pod_sets:
         for options in pod_set.groups:
-            found = [_of_option(tree, node, each, pod_set.count, assumed) for each in options]
+            found = [_of_option(tree, node, each, pod_set.min_count, assumed) for each in options]
             fitting = [o for o, miss in zip(options, found, strict=True) if miss is None]
             if not fitting:
                 misses = [miss for miss in found if miss is not None]
@@ -154,8 +155,12 @@ def shortfall(tree: QuotaTree, node: int, shape: Shape) -> tuple[Reason, str] | 
                 if worst is None or _SEVERITY[closest] > _SEVERITY[worst]:
                     worst = closest
             for _, cell, per_pod in (fitting or list(options))[0].cells:
-                assumed[cell] = assumed.get(cell, 0) + per_pod * pod_set.count
-    return None if worst is None else (worst, "; ".join(dict.fromkeys(texts)))
+                assumed[cell] = assumed.get(cell, 0) + per_pod * pod_set.min_count
+    if worst is None:
+        return None
+    if shape.slack:
+        texts.append("that is the least it can do with (minCount)")
+    return worst, "; ".join(dict.fromkeys(texts))
 
 
 def _of_option(
