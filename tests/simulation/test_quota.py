@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.builders import cohort, queue, running, simulate, waiting
+from tests.simulation.builders import cohort, preemption, queue, running, simulate, waiting
 
 
 def test_a_queue_without_cohort_has_its_nominal_quota_and_nothing_else() -> None:
@@ -184,3 +184,28 @@ def test_a_queue_with_a_null_namespace_selector_admits_nobody() -> None:
     )
 
     assert result.pending == {"w"}
+
+
+def test_a_request_of_zero_fits_where_the_queue_is_beyond_its_quota() -> None:
+    # As after a quota cut: Kueue counts what is available there as 0, not as less.
+    over = running("over", "q", memory=4)
+    result = simulate(queue("q", cpu=2, memory=3), over, waiting("w", "q", cpu=1, memory=0))
+
+    assert result.admitted == {"w": "default"}
+
+
+def test_a_request_of_zero_evicts_nobody() -> None:
+    # q is beyond its borrowing limit of 3; nothing that others give back would change that.
+    rules = preemption(reclaim="Any")
+    result = simulate(
+        queue("q", "co", spec=rules, memory=(0, 3)),
+        queue("p", "co", memory=0),
+        queue("lender", "co", memory=10),
+        running("over", "q", memory=4),
+        waiting("w", "q", memory=0),
+        waiting("other", "p", memory=1),
+        passes=None,
+    )
+
+    assert result.preempted == {}
+    assert result.admitted.keys() == {"w", "other"}

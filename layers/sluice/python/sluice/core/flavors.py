@@ -346,7 +346,7 @@ class Assigner:
         if amount > tree.potential[cell][node]:
             return Fit.NO_FIT, 0
         level, below_root = tree.borrowing_level(node, cell, amount)
-        if amount <= tree.available(node, cell):
+        if amount <= max(0, tree.available(node, cell)):
             return Fit.FIT, level
         if (
             tree.nominal[cell][node] >= amount
