@@ -194,6 +194,17 @@ def test_a_request_of_zero_fits_where_the_queue_is_beyond_its_quota() -> None:
     assert result.admitted == {"w": "default"}
 
 
+def test_a_request_of_zero_beside_one_that_borrows_is_not_given_up_early() -> None:
+    result = simulate(
+        queue("q", "co", spec=preemption(reclaim="Any"), cpu=0, memory=3),
+        queue("lender", "co", cpu=2, memory=0),
+        running("over", "q", memory=4),
+        waiting("w", "q", cpu=1, memory=0),
+    )
+
+    assert result.admitted == {"w": "default"}
+
+
 def test_a_request_of_zero_evicts_nobody() -> None:
     # q is beyond its borrowing limit of 3; nothing that others give back would change that.
     rules = preemption(reclaim="Any")

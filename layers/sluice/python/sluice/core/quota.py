@@ -166,9 +166,9 @@ class QuotaTree:
         return left
 
     def fits(self, node: int, cells: Cells) -> bool:
-        """Whether the node may use all of these amounts at once."""
+        """Whether the node may use all of these amounts at once; 0 fits even beside debt."""
         for cell, amount in cells:  # noqa: SIM110, the hottest question: no generator
-            if amount > self.available(node, cell):
+            if amount and amount > self.available(node, cell):
                 return False
         return True
 
