@@ -150,6 +150,16 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
         ({"deadlines": {"finishWithin": "9h"}}, "spec.deadlines.finishWithin"),
         ({"placement": [{"clusters": []}]}, "spec.placement[0].flavor"),
         ({"pendingPolicy": [{"reason": "slow"}]}, "spec.pendingPolicy[0].reason"),
+        ({"pendingPolicy": [{"reason": "QUOTA:Slow"}]}, "spec.pendingPolicy[0].reason"),
+        ({"pendingPolicy": [{"reason": "HELD:User"}]}, "spec.pendingPolicy[0].reason"),
+        (
+            {"pendingPolicy": [{"reason": "QUOTA:*", "action": "Escalate"}]},
+            "spec.pendingPolicy[0].action",
+        ),
+        (
+            {"pendingPolicy": [{"reason": "QUOTA:*", "action": "AllowOnDemand"}]},
+            "spec.pendingPolicy[0].action",
+        ),
         ({"dependsOn": [{"name": "a", "id": "b"}]}, "spec.dependsOn[0].name"),
         ({"budget": {"maxCostUSD": "-4"}}, "spec.budget.maxCostUSD"),
         ({"completion": {"taskToken": "x" * 1025}}, "spec.completion.taskToken"),

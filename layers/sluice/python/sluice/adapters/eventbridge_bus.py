@@ -23,6 +23,8 @@ DETAIL_TYPES = {
     "Rejected": "Workload Rejected",
     "AdmissionCheckRequested": "Admission Check Requested",
 }
+# Of these the detail is told too.
+IN_FULL = frozenset({"AdmissionCheckRequested", "WaitedTooLong"})
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class EventBridgeBus:
                 "phase": phase(workload),
                 "reason": dict(workload.reason),
                 "message": happening.message,
-                **(happening.detail if what == "AdmissionCheckRequested" else {}),
+                **(happening.detail if what in IN_FULL else {}),
             },
         }
         return {

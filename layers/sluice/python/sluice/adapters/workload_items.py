@@ -85,7 +85,7 @@ def to_workload(record: Mapping[str, Any]) -> Workload:
         values["reservation"] = Reservation(**{**reservation, "pod_sets": assigned})
     if intent := record.get("intent"):
         values["intent"] = Intent(**{**intent, "kind": IntentKind(intent["kind"])})
-    for name in ("errors", "runs", "charges", "checks", "answers"):
+    for name in ("errors", "runs", "charges", "checks", "answers", "waits"):
         values[name] = tuple(record.get(name, ()))
     return Workload(**values)
 

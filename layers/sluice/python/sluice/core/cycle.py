@@ -300,8 +300,7 @@ def deadline_ms(workload: Workload) -> int | None:
     seconds = workload.options.get("deadlines", {}).get("max_pending_seconds")
     if seconds is None:
         return None
-    since = workload.runs[-1]["ended_at"] if workload.runs else workload.created_at
-    return int(since + 1000 * seconds)
+    return lifecycle.queued_at(workload) + int(1000 * seconds)
 
 
 def is_late(workload: Workload, now: int) -> bool:

@@ -26,6 +26,7 @@ from sluice.core.capacity import (
 )
 from sluice.core.model import ClusterQueue, Gate, ResourceFlavor
 from sluice.core.options import Capacity
+from sluice.core.pending_policy import allows_on_demand
 from sluice.core.quarantine import CAPACITY_TYPE
 from sluice.core.reasons import Reason
 from sluice.core.workload import Change, Intent, IntentKind, State, Workload
@@ -182,7 +183,7 @@ def _accepts(workload: Workload, flavor: str, market: Market) -> bool:
     kinds = market.kinds.get(flavor)
     match workload.options.get("capacity"):
         case Capacity.SPOT:
-            return kinds is None or SPOT in kinds
+            return kinds is None or SPOT in kinds or allows_on_demand(workload)
         case Capacity.ON_DEMAND:
             return kinds is None or bool(kinds & STEADY)
     return True

@@ -54,11 +54,20 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
         yield Happening(now, at, "Hindered", now.reason["message"], {"reason": now.reason["code"]})
     moving = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
     yield from _of_checks(before, now, at)
+    yield from _of_waits(before, now)
     if now.gone and not (before is not None and before.gone) and not moving:
         # The record of a move tells the same as SourceFenced, and to the millisecond.
         yield Happening(now, at, "Stopped", "its pods are proven gone")
     if before is not None and before.reservation and not now.reservation:
         yield Happening(before, at, "QuotaReleased", f"quota of {before.cq} given back")
+
+
+def _of_waits(before: Workload | None, now: Workload) -> Iterator[Happening]:
+    """What entries of its `pendingPolicy` have done."""
+    for told in now.waits[len(before.waits) if before is not None else 0 :]:
+        why = {"code": told["reason"], "message": told["message"]}
+        detail = {"reason": why, "action": told["action"]}
+        yield Happening(now, told["at"], f"WaitedTooLong:{told['entry']}", told["message"], detail)
 
 
 def _of_checks(before: Workload | None, now: Workload, at: int) -> Iterator[Happening]:

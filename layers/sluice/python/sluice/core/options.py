@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from sluice.core.document import Flaw
+from sluice.core.reasons import Reason
 from sluice.core.spec_fields import SpecFields
 
 if TYPE_CHECKING:
@@ -44,7 +46,6 @@ class PendingAction(StrEnum):
 
     NOTIFY = "Notify"
     CANCEL = "Cancel"
-    ESCALATE = "Escalate"
     ALLOW_ON_DEMAND = "AllowOnDemand"
 
 
@@ -128,6 +129,10 @@ _PREFIX: Final = re.compile(r"[A-Za-z0-9!_.*'()/=-]{0,900}", re.ASCII)
 _REGION: Final = re.compile(r"[a-z]{2}(-[a-z]+){1,3}-\d", re.ASCII)
 _VOLUME: Final = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?", re.ASCII)
 _REASON: Final = re.compile(r"[A-Z]+:(\*|[A-Za-z]+)", re.ASCII)
+# Why a workload may wait in its queue: what an admission pass says.
+_WAITS: Final = frozenset(
+    code for code in Reason if code.partition(":")[0] not in {"DEPENDENCY", "RECOVERY", "CANCELLED"}
+) - {Reason.HELD_BY_USER, Reason.HELD_BY_ADMIN, Reason.ADMISSION_CHECK}
 _MAX_GRACE: Final = 110  # of the 120 seconds between a spot notice and the end
 _LONGEST: Final = 365 * 86_400
 
@@ -192,8 +197,8 @@ def read(spec: SpecFields, tenant: Tenant | type[Tenantless]) -> Options:
         _recovery(spec.map("recovery"), options)
     if spec.has("volumes"):
         options["volumes"] = _volumes(spec, tenant)
-    _time(spec, options)
     _preferences(spec, options)
+    _time(spec, options)
     return options
 
 
@@ -204,7 +209,9 @@ def _time(spec: SpecFields, options: Options) -> None:
     if spec.has("minRuntime"):
         options["min_runtime_ms"] = 1000 * _seconds(spec, "minRuntime")
     if spec.has("pendingPolicy"):
-        options["pending_policy"] = [_pending(entry) for entry in spec.specs("pendingPolicy")]
+        options["pending_policy"] = [
+            _pending(entry, options) for entry in spec.specs("pendingPolicy")
+        ]
     if spec.has("dependsOn"):
         options["depends_on"] = [_dependency(entry) for entry in spec.specs("dependsOn")]
 
@@ -321,15 +328,20 @@ def _placement(fields: SpecFields) -> dict[str, Any]:
     return found
 
 
-def _pending(fields: SpecFields) -> dict[str, Any]:
+def _pending(fields: SpecFields, options: Options) -> dict[str, Any]:
     reason = fields.text("reason", required=True)
     if reason and _REASON.fullmatch(reason) is None:
         fields.wrong("reason", 'must be a reason code or a class of them, as "CAPACITY:*"')
+    elif reason and not any(fnmatchcase(code, reason) for code in _WAITS):
+        fields.wrong("reason", f"nobody waits in a queue for {reason!r:.60}; see `sluice why`")
     found = {
         "reason": reason,
         "after_seconds": _seconds(fields, "after"),
         "action": fields.choice("action", PendingAction, PendingAction.NOTIFY).value,
     }
+    on_demand = found["action"] == PendingAction.ALLOW_ON_DEMAND
+    if on_demand and options.get("capacity") != Capacity.SPOT:
+        fields.wrong("action", "AllowOnDemand needs `capacity: spot`: else it is allowed already")
     fields.close()
     return found
 

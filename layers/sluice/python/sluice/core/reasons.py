@@ -72,6 +72,7 @@ class Reason(StrEnum):
     JOB_LOST = "RECOVERY:JobLost"
     PREEMPTED = "PRIORITY:Preempted"
     CANCELLED_BY_USER = "CANCELLED:User"
+    PENDING_POLICY = "CANCELLED:PendingPolicy"
     LEDGER_THROTTLED = "PLATFORM:LedgerThrottled"
     DLQ = "PLATFORM:DLQ"
     MISSING_RIGHT = "MISCONFIGURATION:MissingRight"
@@ -179,6 +180,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     Reason.JOB_LOST: (Action.WAIT, "Its Job vanished from the cluster; it is queued again."),
     Reason.PREEMPTED: (Action.WAIT, "It yielded its quota to another workload."),
     Reason.CANCELLED_BY_USER: (Action.WAIT, "A user cancelled it."),
+    Reason.PENDING_POLICY: (
+        Action.CHANGE_REQUEST,
+        "It waited as long as its pendingPolicy allows for such a reason.",
+    ),
     Reason.SCHEMA_INVALID: (Action.CHANGE_REQUEST, "The document is not valid."),
     Reason.DEADLINE_PASSED: (
         Action.CHANGE_REQUEST,

@@ -129,6 +129,7 @@ class Workload:
     checks: tuple[str, ...] = ()
     gated: bool = False
     answers: tuple[Mapping[str, Any], ...] = ()
+    waits: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def manifest_key(self) -> str:
@@ -500,6 +501,12 @@ def hold(workload: Workload, *, on: bool) -> Change:
     return Change(workload, guard, {"held": on})
 
 
+def act_on_wait(workload: Workload, told: Mapping[str, Any]) -> Change:
+    """An entry of its `pendingPolicy` has acted (core.pending_policy); it goes on waiting."""
+    guard = Guard((State.PENDING,), workload.generation)
+    return Change(workload, guard, {}, append={"waits": told})
+
+
 def reprioritise(workload: Workload, priority: int) -> Change:
     guard = Guard((State.PENDING,), workload.generation)
     return Change(workload, guard, {"priority": priority})
@@ -532,6 +539,11 @@ def waited_ms(workload: Workload, now: int) -> int:
             waited += max(0, admitted_at - queued_at)
         queued_at = 0 if outcome == IntentKind.MIGRATE else ended_at
     return waited
+
+
+def queued_at(workload: Workload) -> int:
+    """Since when it has been in its queue: its submission, or the end of its last run."""
+    return int(workload.runs[-1]["ended_at"]) if workload.runs else workload.created_at
 
 
 def first_admitted_at(workload: Workload) -> int:

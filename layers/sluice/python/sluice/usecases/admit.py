@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
+from sluice.core import pending_policy
 from sluice.core.budget import Budget
 from sluice.core.capacity import PoolPlan
 from sluice.core.catalog import Catalog as QueueCatalog
@@ -136,6 +137,8 @@ class Admit:
             kept = last if gathered.parked else {}
             last = pass_summary(cycle, gathered, version, catalog.version, kept)
             self.ledgers.record_pass(root, last)
+            if due := list(pending_policy.steps(gathered.waiting, cycle.refusals, gathered.now)):
+                self.workloads.apply(due)
             admitted += len(cycle.admitted)
             released += len(cycle.released)
             preempted += len(cycle.preempted)
