@@ -53,7 +53,8 @@ def logs(
         return
     printed = sum(map(_print, reader.news()))
     if not printed:
-        hint(f"no logs yet; workload {found['id']} is {found['phase']}")
+        none = "no logs are kept" if found["phase"] in ENDED else "no logs yet"
+        hint(f"{none}; workload {found['id']} is {found['phase']}")
 
 
 class Reader:
