@@ -15,7 +15,7 @@ from sluice.core.reasons import Reason
 from sluice.core.workload import State
 from sluice.errors import ClusterForbidden
 
-from tests.unit.api.control_plane import ADMIN, BLUE, flavor, native
+from tests.unit.api.control_plane import ADMIN, BLUE, STRANGER, flavor, native
 from tests.unit.cli.terminal import Terminal, items
 
 
@@ -232,6 +232,20 @@ def test_what_why_promises_comes_true() -> None:
     terminal.plane.finish(named)
 
     assert terminal.plane.workloads.rows[ids[2]].state == "ADMITTED"
+
+
+def test_administrators_see_who_was_turned_away_as_nobody_they_know() -> None:
+    terminal = Terminal()
+    terminal.plane.deliver(json.dumps(native("secret-name", 1)), STRANGER)
+    administrator = Terminal(terminal.plane, signer=ADMIN)
+
+    (seen,) = items(administrator("ls", "-o", "json"))
+
+    assert (seen["phase"], seen["user"]) == ("REJECTED", "AROASTRANGER")
+    assert "secret-name" not in str(seen)
+    assert items(terminal("ls", "-o", "json")) == []
+    assert administrator("get", seen["id"][:6]).exit_code == 0
+    assert terminal("get", seen["id"]).exit_code == 3
 
 
 def test_why_promises_no_quota_to_who_does_not_wait_for_any() -> None:

@@ -205,7 +205,7 @@ def test_an_unknown_sender_is_told_so_and_nothing_of_the_body_is_kept(sender: st
     assert (outcome.accepted, outcome.rejected) == (0, 1)
     (record,) = rows(plane)
     assert record.reason["code"] == "MISCONFIGURATION:PolicyDenied"
-    assert (record.name, record.namespace, record.queue) == ("", "", "")
+    assert (record.name, record.namespace, record.queue) == ("", "", "/-")
     assert plane.manifests.rows == {}
 
 

@@ -66,7 +66,7 @@ def to_record(workload: Workload) -> dict[str, Any]:
 
 def to_workload(record: Mapping[str, Any]) -> Workload:
     """Inverse of `to_record`; unknown attributes are left aside: old code reads new items."""
-    # Whoever nobody knows has a record too: without name, namespace and queue.
+    # Whoever nobody knows has a record too: without name and namespace.
     values: dict[str, Any] = dict.fromkeys(REQUIRED, "")
     values |= {name: record[name] for name in FIELDS if name in record}
     values["state"] = State(record["state"])

@@ -365,7 +365,7 @@ class Query:
         """The LocalQueues that a list reads. Raises ForbiddenError for one of somebody else."""
         if not queue:
             names = set(snapshot.of("LocalQueue"))
-            homes = {name.partition("/")[0] for name in names} | set(caller.namespaces)
+            homes = {name.partition("/")[0] for name in names} | set(caller.namespaces) | {""}
             names |= {f"{namespace}/{NO_QUEUE}" for namespace in homes}
             return sorted(name for name in names if caller.may_see(name.partition("/")[0]))
         if "/" in queue:

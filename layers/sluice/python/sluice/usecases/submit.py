@@ -241,16 +241,21 @@ def rejected(
 
 
 def unauthorised(message: Message, now: int) -> Workload:
-    """The body of an unknown sender is not stored, not even in part."""
-    what = "no Tenant grants submissions to this sender; an administrator applies one"
+    """The body of an unknown sender is not stored, not even in part; administrators see that."""
+    sender = event_source(message.body) if message.from_bus else principal_of(message)
+    place = "eventSources" if message.from_bus else "principals"
+    what = (
+        "no Tenant grants submissions to this sender; an administrator adds it to spec."
+        f"{place} of one"
+    )
     return Workload(
         workload_id("", message.id),
         name="",
         namespace="",
-        queue="",
+        queue=f"/{NO_QUEUE}",
         state=State.REJECTED,
         digest=digest(message.id),
-        submitted_by=principal_of(message),
+        submitted_by=sender,
         created_at=now,
         finished_at=now,
         errors=({"field": "", "message": what},),
