@@ -177,7 +177,8 @@ class Watch:
             return
         advice = (
             "the submission may wait in the queue still: try `sluice doctor`, which looks at the "
-            "queues, then `sluice wait` again"
+            "queues, then `sluice wait` again; or it was rejected under another id, as one for a "
+            "namespace that is not yours: `sluice ls -s REJECTED`"
             if self.fresh
             else "`sluice ls` lists what there is"
         )
