@@ -89,7 +89,8 @@ class Aws:
                 "no AWS credentials found",
                 hint=f"the embedded stack of {silent} does not answer; `sluice local up` starts it"
                 if (silent := self.settings.silent_stack)
-                else "log in (`aws sso login`, `aws configure`) or name a profile with --profile",
+                else "log in (`aws sso login`, `aws configure`), name a profile with --profile, or "
+                "start the embedded stack (`sluice local up`)",
             )
         url = reachable(self.published("api").value, self.settings.endpoint_url.value)
         return FunctionUrl(url, self.region, credentials)
