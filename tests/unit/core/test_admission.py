@@ -260,6 +260,18 @@ def test_a_deadline_that_has_passed_is_said_and_never_admitted() -> None:
     assert scheduler.why("late").reason is Reason.DEADLINE_PASSED
 
 
+def test_a_preemptor_whose_victims_stop_too_late_leaves_its_place_to_others() -> None:
+    scheduler = a_scheduler(a_queue("q", 4, preemption=WITHIN_LOWER))
+    scheduler.hold(running(a_workload("victim", "q", 4)))
+    scheduler.enqueue(a_workload("urgent", "q", 4, priority=5, deadline_ms=NOW_MS))
+    scheduler.enqueue(a_workload("patient", "q", 4))
+    assert scheduler.run_pass(NOW_MS).preemptions
+    scheduler.release("victim")
+
+    assert admitted(scheduler, NOW_MS + 1) == ["patient"]
+    assert scheduler.why("urgent").reason is Reason.DEADLINE_PASSED
+
+
 def test_caps_limit_what_runs_at_once_per_queue_local_queue_and_user() -> None:
     cases = (
         (a_queue("q", 9, max_running=2), None, Reason.CONCURRENCY_CAP),

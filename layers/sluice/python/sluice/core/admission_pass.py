@@ -99,8 +99,8 @@ class AdmissionPass:
     def run(self, *, freed: bool) -> None:
         """Decides for every queue; `freed` says that something was released since the last pass."""
         self._drain()
-        self._admit_pending()
-        self._wake(freed=freed)
+        given_up = self._admit_pending()
+        self._wake(freed=freed or given_up)
         self._serve_preemptors()
         kept_free = self._serve_longest_waiting()
         while not self._done:
@@ -124,12 +124,20 @@ class AdmissionPass:
                 step = PreemptionStep(held.workload.id, queue.config.name, "", reason)
                 self.preemptions.append(step)
 
-    def _admit_pending(self) -> None:
-        """Admits those whose victims have stopped; a strict queue waits for its own."""
-        books, lobby = self._books, self._lobby
+    def _admit_pending(self) -> bool:
+        """Admits those whose victims have stopped; a strict queue waits for its own.
+
+        Says whether one came too late for its deadline, and left what was kept for it to others.
+        """
+        books, lobby, given_up = self._books, self._lobby, False
         for workload_id, pending in [*lobby.pending.items()]:
             queue, nomination = pending.queue, pending.nomination
-            if books.fits_now(queue.node, nomination.cells):
+            if self._is_late(pending.workload):
+                del lobby.pending[workload_id]
+                books.give_up_place(workload_id)
+                lobby.expire(pending.workload)
+                given_up = True
+            elif books.fits_now(queue.node, nomination.cells):
                 del lobby.pending[workload_id]
                 books.give_up_place(workload_id)
                 self._admit(queue, pending.workload, nomination)
@@ -139,6 +147,10 @@ class AdmissionPass:
                 lobby.enter(pending.workload, parked=False)
             elif queue.strict:
                 self._closed.add(queue.node)
+        return given_up
+
+    def _is_late(self, workload: Workload) -> bool:
+        return workload.deadline_ms is not None and workload.deadline_ms < self._now_ms
 
     def _wake(self, *, freed: bool) -> None:
         """Has parked lines looked at again after a release, or once a protection has ended."""
@@ -284,7 +296,7 @@ class AdmissionPass:
             queue.backlog.offer(line)
             return None
         workload = item[3]
-        if workload.deadline_ms is not None and workload.deadline_ms < self._now_ms:
+        if self._is_late(workload):
             self._lobby.expire(workload)
             return None
         if line.limited and blocked_by(self._books, queue, workload) is not None:
