@@ -284,3 +284,22 @@ def test_kueues_own_configuration_is_refused_with_what_to_write_instead() -> Non
 
     assert result.exit_code == 5
     assert "write its fairSharing, admissionFairSharing" in result.stderr
+
+
+def test_what_waited_for_a_budget_is_looked_at_again_once_that_is_deleted() -> None:
+    terminal = administrator()
+    budget = {
+        "apiVersion": "sluice.dev/v1",
+        "kind": "Budget",
+        "metadata": {"name": "monthly"},
+        "spec": {"clusterQueue": "red-cq", "limitUSD": 1, "window": "24h"},
+    }
+    applied = terminal("apply", "-f", "-", input=yaml.safe_dump(budget))
+    assert applied.exit_code == 0, applied.output
+    terminal.plane.kicks.roots.clear()
+
+    assert terminal("delete", "budget", "monthly", "--dry-run").exit_code == 0
+    assert terminal.plane.kicks.roots == []
+
+    assert terminal("delete", "budget", "monthly", "-y").exit_code == 0
+    assert terminal.plane.kicks.roots == ["company"]

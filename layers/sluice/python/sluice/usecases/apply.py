@@ -94,6 +94,8 @@ class Apply:
                 raise ConflictError(f"{kind} {name} is in use", broken)
             edit = self._edit(snapshot, after, remove=(key,))
             if dry_run or self.catalog.edit(edit):
+                if not dry_run:
+                    self._kick(after, [key], edit.roots)
                 return {"kind": kind, "name": name, "result": "deleted", "dryRun": dry_run}
         raise ConflictError("the configuration keeps changing; delete again")
 
@@ -132,9 +134,9 @@ class Apply:
             ledgers=tuple(ledgers),
         )
 
-    def _kick(self, after: CatalogSnapshot, put: Iterable[Key], roots: Iterable[str]) -> None:
-        """More quota, another cluster, or another order may let waiting workloads run."""
-        if any(kind in {"Cluster", POLICY} for kind, _ in put):
+    def _kick(self, after: CatalogSnapshot, changed: Iterable[Key], roots: Iterable[str]) -> None:
+        """More quota, another cluster or order, or one budget less may let waiting ones run."""
+        if any(kind in {"Cluster", POLICY} for kind, _ in changed):
             roots = configured(after).queues.roots()
         self.kicks.kick(roots)
 
