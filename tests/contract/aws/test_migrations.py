@@ -103,17 +103,19 @@ def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
             moving.dumped(A_MOVE, saved, NOW + 9_000),
             moving.order(A_MOVE),
             moving.stopping(A_MOVE, NOW + 9_100),
+            moving.stopping(A_MOVE, NOW + 9_200),
             moving.fenced(A_MOVE, NOW + 9_900),
             moving.running(A_MOVE, NOW + 15_000, {"lost_ms": 100}),
             moving.abandoned(A_MOVE, "too late"),
         ]
     )
 
-    assert done == [True, True, False, True, True, True, False]
+    assert done == [True, True, False, True, False, True, True, False]
     record = ports.migrations.get("w1#2")
     assert record is not None
     assert (record.stage, record.saved, record.pods) == (Stage.RUNNING, saved, ("p-1", "p-2"))
     assert (record.dumped_at, record.running_at) == (NOW + 9_000, NOW + 15_000)
+    assert record.stopping_at == NOW + 9_100, "a race of two observers tells it once"
     assert record.numbers["lost_ms"] == 100
 
 

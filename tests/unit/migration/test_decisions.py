@@ -176,6 +176,7 @@ def test_a_dump_that_fails_or_takes_too_long_becomes_a_signal(view: View) -> Non
 
     assert (after.action, after.stage) == (Action.SIGNAL, Stage.DUMPING)
     assert after.error
+    assert after.failed_at == move.give_up_at
     assert moving.next_step(after, view, move.give_up_at) is Step.STOP
     assert moving.restore_source(after, "older") == "older"
 

@@ -116,12 +116,16 @@ class DynamoDBMigrations:
         values = {f":{name}": plain(name, value) for name, value in step.set.items()}
         stages = {f":in{place}": stage.value for place, stage in enumerate(step.stages)}
         changes = ", ".join(f"#{name} = :{name}" for name in step.set)
+        first = ""
+        if step.once:
+            values[":untold"] = 0
+            first = f" AND (attribute_not_exists(#{step.once}) OR #{step.once} = :untold)"
         try:
             self.client.update_item(
                 TableName=self.table,
                 Key=to_item({"id": step.before.id}),
                 UpdateExpression=f"SET {changes}",
-                ConditionExpression=f"#stage IN ({', '.join(stages)})",
+                ConditionExpression=f"#stage IN ({', '.join(stages)}){first}",
                 ExpressionAttributeNames=names,
                 ExpressionAttributeValues=to_item(values | stages),
             )

@@ -85,6 +85,7 @@ class Migration:
     error: str = ""
     replacement_at: int = 0
     dumped_at: int = 0
+    failed_at: int = 0
     stopping_at: int = 0
     fenced_at: int = 0
     restoring_at: int = 0
@@ -108,14 +109,20 @@ def migration_id(workload: str, generation: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """One conditional write: the stages in which it holds, and the attributes that it sets."""
+    """One conditional write: the stages in which it holds, and the attributes that it sets.
+
+    `once` names a moment that is recorded only by the first who sees it, so that a race of two
+    observers tells it once.
+    """
 
     before: Migration
     stages: tuple[Stage, ...]
     set: Mapping[str, Any]
+    once: str = ""
 
     def holds(self, migration: Migration) -> bool:
-        return migration.stage in self.stages
+        untold = not self.once or not getattr(migration, self.once)
+        return migration.stage in self.stages and untold
 
     def after(self, migration: Migration) -> Migration:
         return replace(migration, **self.set)
@@ -133,7 +140,7 @@ def sooner(migration: Migration, deadline: int) -> Advance:
 
 def replaced(migration: Migration, now: int) -> Advance:
     """The replacement is ready; this side runs while the other dumps."""
-    return Advance(migration, _BEFORE_STOP, {"replacement_at": now})
+    return Advance(migration, _BEFORE_STOP, {"replacement_at": now}, "replacement_at")
 
 
 def dumped(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advance:
@@ -145,14 +152,14 @@ def dumped(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advanc
     )
 
 
-def dump_failed(migration: Migration, why: str) -> Advance:
+def dump_failed(migration: Migration, why: str, now: int) -> Advance:
     """The dump is given up: the application is told, and goes on from an earlier checkpoint."""
-    change = {"stage": Stage.DUMPING, "action": Action.SIGNAL, "error": why}
-    return Advance(migration, (Stage.NOTICED, Stage.DUMPING), change)
+    change = {"stage": Stage.DUMPING, "action": Action.SIGNAL, "error": why, "failed_at": now}
+    return Advance(migration, (Stage.NOTICED, Stage.DUMPING), change, "failed_at")
 
 
 def stopping(migration: Migration, now: int) -> Advance:
-    return Advance(migration, _BEFORE_STOP, {"stopping_at": migration.stopping_at or now})
+    return Advance(migration, _BEFORE_STOP, {"stopping_at": now}, "stopping_at")
 
 
 def fenced(migration: Migration, now: int) -> Advance:
@@ -205,9 +212,9 @@ def progress(migration: Migration, view: View, now: int) -> list[Advance]:
         if migration.pods and all(pod in view.saved for pod in migration.pods):
             found.append(dumped(migration, view.saved, now))
         elif view.failed:
-            found.append(dump_failed(migration, "; ".join(sorted(view.failed.values()))))
+            found.append(dump_failed(migration, "; ".join(sorted(view.failed.values())), now))
         elif now >= migration.give_up_at:
-            found.append(dump_failed(migration, "the dump was not complete in time"))
+            found.append(dump_failed(migration, "the dump was not complete in time", now))
     return found
 
 
@@ -276,8 +283,8 @@ def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
         if at := getattr(migration, attribute):
             message, detail = _told(migration, what)
             yield Happening(told, at, what, message, detail)
-    if migration.error and migration.stage is not Stage.LOST:
-        yield Happening(told, migration.give_up_at, "CheckpointFailed", migration.error)
+    if migration.failed_at and migration.stage is not Stage.LOST:
+        yield Happening(told, migration.failed_at, "CheckpointFailed", migration.error)
 
 
 def news(before: Migration, now: Migration, workload: Workload) -> list[Happening]:
@@ -297,14 +304,14 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
         case "CheckpointDecided":
             return m.reason, {"driver": m.driver.value, "action": m.action.value, **m.numbers}
         case "ReplacementReady":
-            return f"{_after(m, m.replacement_at)} after the notice", {}
+            return _after(m, m.replacement_at), {}
         case "CheckpointCompleted":
             size = sum(s.size for s in m.saved.values())
             took = max((s.took_ms for s in m.saved.values()), default=0)
             text = f"{size / 1e6:.1f} MB saved in {took / 1000:.1f} s"
             return text, {"bytes": size, "took_ms": took}
         case "SourceStopping":
-            return f"{_after(m, m.stopping_at)} after the notice", {}
+            return _after(m, m.stopping_at), {}
         case "SourceFenced":
             return f"nothing of generation {m.generation} runs any more", {}
         case "Moved":
@@ -370,4 +377,5 @@ def account(migration: Migration, workload: Workload, good_at: int) -> dict[str,
 
 
 def _after(migration: Migration, at: int) -> str:
-    return f"{max(0, at - migration.noticed_at) / 1000:.1f} s"
+    cause = "wish" if migration.kind == Kind.REQUEST else "notice"
+    return f"{max(0, at - migration.noticed_at) / 1000:.1f} s after the {cause}"
