@@ -64,8 +64,8 @@ class Order:
         """The application was told to save itself; where, it publishes itself."""
         return json.dumps({"order": self.name, "uri": "", "at": at})
 
-    def failed(self, why: str) -> str:
-        return json.dumps({"order": self.name, "error": why})
+    def failed(self, why: str, *, at: int) -> str:
+        return json.dumps({"order": self.name, "error": why, "at": at})
 
 
 def order_of(pod: Mapping[str, Any]) -> Order | None:

@@ -51,16 +51,16 @@ class Saver:
             try:
                 tell(order.workload, order.generation, order.signal)
             except UnheardError as error:
-                return order.failed(str(error))
+                return order.failed(str(error), at=at)
             return order.told(at=at)
         if order.driver == "application":
-            return order.failed("the application names no signal; it hears SIGTERM only")
+            return order.failed("the application names no signal; it hears SIGTERM only", at=at)
         if order.driver != "kubelet":
-            return order.failed(f"this agent has no driver {order.driver!r}")
+            return order.failed(f"this agent has no driver {order.driver!r}", at=at)
         if len(order.containers) > 1:
-            return order.failed("only pods of one container can be saved")
+            return order.failed("only pods of one container can be saved", at=at)
         if not order.place[0]:
-            return order.failed("the pod does not say where its checkpoints go")
+            return order.failed("the pod does not say where its checkpoints go", at=at)
         return self._dump(order, at)
 
     def _dump(self, order: Order, at: int) -> str:
@@ -69,7 +69,7 @@ class Saver:
         (container,), (bucket, key) = order.containers, order.place
         left = order.deadline // 1000 - int(time.time()) if order.deadline else DUMP_SECONDS
         if left < 1:
-            return order.failed("no time is left")
+            return order.failed("no time is left", at=at)
         failures: tuple[type[Exception], ...] = (
             CheckpointRefusedError,
             PushRefusedError,
@@ -82,7 +82,7 @@ class Saver:
                 order.namespace, order.pod, container, seconds=left
             )
         except failures as error:
-            return order.failed(f"the kubelet could not save it: {error}")
+            return order.failed(f"the kubelet could not save it: {error}", at=at)
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(1) as beside:
@@ -90,7 +90,7 @@ class Saver:
                 self.uploads.upload_file(str(archive), bucket, key)
                 image = pushed.result()
         except failures as error:
-            return order.failed(f"its checkpoint could not be kept: {error}")
+            return order.failed(f"its checkpoint could not be kept: {error}", at=at)
         finally:
             with contextlib.suppress(OSError):
                 archive.unlink()

@@ -198,6 +198,25 @@ def test_observe_orders_and_remembers_what_was_saved() -> None:
     assert "CheckpointCompleted" in [line.what for line in plane.timeline.lines]
 
 
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [({"error": "no CRIU"}, "CheckpointFailed"), ({"uri": ""}, "CheckpointSignalled")],
+)
+def test_an_order_without_an_archive_is_answered_once_to_people(
+    answer: dict[str, Any], what: str
+) -> None:
+    plane = Plane()
+    at = running(plane, KUBELET).started_at + 5_000
+    mark(plane, order="request-1", done=json.dumps({"order": "request-1", "at": at} | answer))
+
+    plane.look()
+    plane.look()
+
+    told = [(line.at, line.message) for line in plane.timeline.lines if line.what == what]
+    assert len(set(told)) == 1
+    assert told[0][0] == at
+
+
 def begins_anew(plane: Plane, minutes: int, phase: str = "Running", **status: Any) -> None:
     """Kubernetes replaces the pod so many minutes after the start."""
     created = plane.record().started_at + minutes * MINUTE

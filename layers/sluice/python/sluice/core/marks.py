@@ -13,7 +13,7 @@ ORDER: Final = "sluice.dev/checkpoint-order"
 MOVE: Final = "move-"
 """How the orders that belong to a move begin."""
 DONE: Final = "sluice.dev/checkpoint-done"
-"""The answer, as JSON: `{order, uri, image?, bytes, seconds, at}` or `{order, error}`."""
+"""The answer, as JSON: `{order, uri, image?, bytes, seconds, at}` or `{order, error, at}`."""
 DRIVER: Final = "sluice.dev/checkpoint-driver"
 DESTINATION: Final = "sluice.dev/checkpoint-to"
 """Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
@@ -41,3 +41,11 @@ def answer(pod: Mapping[str, Any]) -> Saved | str | None:
         return Saved(str(done["uri"]), size, took, at, str(done.get("image", "")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return f"the node's answer cannot be read: {error}"
+
+
+def answered_at(pod: Mapping[str, Any]) -> int:
+    """When the newest answer was begun (epoch ms), whatever it says; 0 if that is not known."""
+    try:
+        return int(json.loads(marks_on(pod).get(DONE, "null"))["at"])
+    except (ValueError, TypeError, KeyError):
+        return 0

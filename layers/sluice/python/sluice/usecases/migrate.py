@@ -11,7 +11,7 @@ from sluice.core import workload as lifecycle
 from sluice.core.checkpointing import Checkpoint
 from sluice.core.fallback import INTERRUPTIONS
 from sluice.core.happenings import Happening
-from sluice.core.marks import answer
+from sluice.core.marks import answer, answered_at
 from sluice.core.migration import Migration, Saved, Step, View, migration_id
 from sluice.core.reasons import Reason
 from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
@@ -165,8 +165,10 @@ class Migrate:
             self.clear(workload.id)
 
     def saved(self, workload: Workload, pod: Document) -> None:
-        """A checkpoint without a move, as it was asked for: the catalogue remembers it."""
+        """What became of an order without a move: the catalogue remembers a checkpoint."""
         done = answer(pod)
+        if isinstance(done, str) or (done is not None and not done.uri):
+            self.tell(workload, pod, done)
         if isinstance(done, Saved) and done.uri:
             self.migrations.keep(
                 Checkpoint(
@@ -191,6 +193,14 @@ class Migrate:
             self.timeline.append(
                 [Happening(workload, done.at, "CheckpointCompleted", message, detail)]
             )
+
+    def tell(self, workload: Workload, pod: Document, done: Saved | str) -> None:
+        """The word of an order that left no archive; of the same time whoever tells it again."""
+        if at := answered_at(pod):
+            failed = isinstance(done, str)
+            what = "CheckpointFailed" if failed else "CheckpointSignalled"
+            message = str(done) if failed else "the application was told to save itself"
+            self.timeline.append([Happening(workload, at, what, message)])
 
     def resumed(self, workload: Workload, at: int) -> None:
         """The generation after a move runs: the account of the move is closed.

@@ -10,6 +10,7 @@ from sluice.core import checkpointing
 from sluice.core import workload as lifecycle
 from sluice.core.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
 from sluice.core.options import CheckpointMode
+from sluice.core.periodic import can_be_ordered
 from sluice.core.workload import State, Workload
 from sluice.usecases.refused import ConflictError
 from sluice.usecases.views import Json
@@ -50,6 +51,11 @@ class Moves:
             raise ConflictError(
                 f"workload {workload.id} keeps no checkpoints",
                 hint="submit it with `checkpoint: {mode: application}` or `{mode: kubelet}`",
+            )
+        if not can_be_ordered(workload.options):
+            raise ConflictError(
+                f"workload {workload.id} names no signal by which it could be told to save itself",
+                hint="submit it with `checkpoint: {mode: application, signal: SIGUSR1}`",
             )
         return self.ask(caller, workload, CHECKPOINT_REQUESTED, "a checkpoint is ordered")
 
