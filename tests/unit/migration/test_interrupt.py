@@ -88,6 +88,15 @@ def test_machines_of_others_are_left_alone(town: Town, wrong: dict[str, Any]) ->
     assert town.migrations.rows == {}
 
 
+def test_a_move_on_request_spends_no_recovery(town: Town) -> None:
+    node = town.runs("w")
+    row = town.row("w")
+    moved = {"generation": 0, "outcome": "migrate", "why": "request", "ended_at": 1}
+    town.workloads.write(replace(row, options=row.options | {"max_recoveries": 1}, runs=(moved,)))
+
+    assert town.hear(town.notice(node)).moved == ("w",)
+
+
 def test_who_was_interrupted_as_often_as_it_allows_ends_instead_of_moving(town: Town) -> None:
     node = town.runs("w")
     row = town.row("w")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sluice.core.capacity import PoolPlan
-from sluice.core.fallback import RECLAIMS
+from sluice.core.fallback import RECLAIMS, reclaims
+from sluice.core.recovery import interruptions, recovery
 from sluice.core.workload import State
 from sluice.ports import CatalogEdit
 
@@ -59,6 +60,18 @@ def test_the_last_bearable_loss_ends_on_an_on_demand_machine(town: Town) -> None
     assert town.row("w").state is State.ADMITTED
     assert town.row("w").generation == RECLAIMS
     assert flavor_of(town) == "on-demand"
+
+    town.obey("w")
+    town.kubernetes.provide()
+    town.observe()
+    row = town.row("w")
+    assert row.runs[-1]["outcome"] == "requeue"
+    assert interruptions(row) == reclaims(row) == RECLAIMS
+    told = recovery(row)
+    assert (told.moves, told.untold) == (RECLAIMS, RECLAIMS)
+    assert told.standstill_ms >= row.started_at - row.runs[-1]["stopped_at"]
+    lines = [line["what"] for line in town.timeline.of("w")]
+    assert lines.count("Resumed") == RECLAIMS
 
 
 def flavor_of(town: Town) -> str:

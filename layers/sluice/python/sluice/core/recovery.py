@@ -1,6 +1,7 @@
 """What interruptions cost a workload and what was saved, from the accounts of its runs.
 
-An account is what `lifecycle.move` writes into a run that was interrupted: `node`, `instance`,
+An account is what the end of a run that was interrupted writes into it, whether its workload moved
+with its quota or went back to its queue for a machine that stays: `node`, `instance`,
 `why`, `interrupted_at`, `stopped_at`, `lost_ms` unless only the application knows it, and the
 prices of the workload's share of the machine, `usd_per_hour` and `on_demand_usd_per_hour`, where
 they are known.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from sluice.core.interruption import Kind
 from sluice.core.workload import IntentKind, Workload
 
 HOUR_MS: Final = 3_600_000
@@ -34,8 +36,18 @@ class Recovery:
     """What the work costs that checkpoints carried over."""
 
 
+def has_moved(run: Mapping[str, Any]) -> bool:
+    """Whether its successor had to continue it elsewhere."""
+    return run.get("outcome") == IntentKind.MIGRATE or "interrupted_at" in run
+
+
+def interruptions(workload: Workload) -> int:
+    """How often it had to move; a move that its user asked for is none."""
+    return sum(has_moved(run) and run.get("why") != Kind.REQUEST for run in workload.runs)
+
+
 def recovery(workload: Workload) -> Recovery:
-    moved = [run for run in workload.runs if run.get("outcome") == IntentKind.MIGRATE]
+    moved = [run for run in workload.runs if has_moved(run)]
     now_running = {"started_at": workload.started_at}
     last = workload.runs[-1] if workload.runs else {}
     ended = last.get("generation") == workload.generation
@@ -47,7 +59,7 @@ def recovery(workload: Workload) -> Recovery:
         standstill_ms=sum(
             standstill_ms(run, after.get("started_at", 0))
             for run, after in pairwise(chain)
-            if run.get("outcome") == IntentKind.MIGRATE
+            if has_moved(run)
         ),
         saved_usd=_sum(saved_usd(run) for run in moved),
         not_repeated_usd=_sum(not_repeated_usd(run) for run in moved),

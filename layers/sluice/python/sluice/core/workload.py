@@ -79,6 +79,8 @@ class Intent:
     message: str = ""
     by: str = ""
     not_before: int = 0
+    account: Mapping[str, Any] = field(default_factory=dict)
+    """What the entry of the ended run says besides (core.recovery)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +414,7 @@ def release(workload: Workload, now: int) -> Change:
     guard = Guard(
         (State.RECLAIMING,), workload.generation, workload.uid, ("gone",), intent=intent.kind
     )
-    account = run(workload, intent.kind.value, now)
+    account = run(workload, intent.kind.value, now) | dict(intent.account)
     ended = {"runs": account | {"by": intent.by} if intent.by else account}
     taken = ("reservation", "charges", "gone", "intent", "cluster", "uid")
     reason = {"code": intent.reason, "message": intent.message}

@@ -29,6 +29,7 @@ from sluice.core.periodic import can_be_ordered
 from sluice.core.quantity import parse_quantity
 from sluice.core.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.reasons import Reason
+from sluice.core.recovery import interruptions
 from sluice.core.replacement import placeholder
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.ports import (
@@ -411,7 +412,7 @@ def exhausted(workload: Workload) -> str:
     most = workload.options.get("max_recoveries")
     if workload.state is not State.DISPATCHED:
         return ""
-    moved = sum(run.get("outcome") == IntentKind.MIGRATE.value for run in workload.runs)
+    moved = interruptions(workload)
     if most is None or moved < most:
         return ""
     return f"interrupted again after {moved} of at most {most} recoveries"

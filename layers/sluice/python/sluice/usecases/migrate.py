@@ -101,9 +101,15 @@ class Migrate:
             source = last
         if leaves and record is not None and record.kind in INTERRUPTIONS:
             why = "it lost spot machines too often: back in its queue, on-demand flavors first"
-            intent = Intent(IntentKind.REQUEUE, Reason.INSUFFICIENT_INSTANCE, why, not_before=until)
+            intent = Intent(
+                IntentKind.REQUEUE,
+                Reason.INSUFFICIENT_INSTANCE,
+                why,
+                not_before=until,
+                account=account,
+            )
             if self.workloads.apply([lifecycle.leave_spot(workload, source, intent)]) == [True]:
-                self.advance(workload, migration.abandoned(record, why))
+                self.advance(workload, migration.restoring(record, source, now))
             return False
         if until > now:
             self.pause(workload)
@@ -284,8 +290,8 @@ def moves(workload: Workload) -> bool:
 
 
 def was_moved(workload: Workload) -> bool:
-    """Whether the present generation continues one that moved."""
-    return bool(workload.runs) and workload.runs[-1].get("outcome") == IntentKind.MIGRATE.value
+    """Whether the present generation continues one that moved, or left spot instead."""
+    return bool(workload.runs) and recovery.has_moved(workload.runs[-1])
 
 
 def retain(workload: Workload) -> int:

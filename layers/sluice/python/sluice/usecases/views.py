@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core import checks
 from sluice.core.quantity import format_quantity, parse_quantity
 from sluice.core.reasons import Action, Reason
-from sluice.core.recovery import HOUR_MS, recovery
+from sluice.core.recovery import HOUR_MS, interruptions, recovery
 from sluice.core.workload import State, Workload, first_admitted_at, phase, waited_ms
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         if workload.reservation
         else {},
         "placed": workload.placed if workload.reservation else "",
-        "recoveries": sum(run.get("outcome") == "migrate" for run in workload.runs),
+        "recoveries": interruptions(workload),
         "createdAt": workload.created_at,
         "firstAdmittedAt": first_admitted_at(workload),
         "admittedAt": workload.admitted_at,
