@@ -40,3 +40,14 @@ def test_the_example_of_three_jobs_gives_what_its_expectation_says() -> None:
 
 def test_all_scenario_files_are_here() -> None:
     assert len(FILES) >= 37
+
+
+def test_the_documented_example_gives_what_its_expectation_says() -> None:
+    page = (HERE.parents[1] / "docs" / "simulate.md").read_text(encoding="utf-8")
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    scenario = parse_scenario(parse_yaml(example), "documented")
+
+    outcome = Simulation(scenario).run()
+
+    assert scenario.expectation is not None
+    assert list(differences(scenario.expectation, report(scenario, outcome))) == []
