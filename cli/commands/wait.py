@@ -9,7 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.columns import workload_columns
-from cli.errors import Outcome
+from cli.errors import Outcome, WorkloadNotFoundError
 from cli.exit_codes import Exit
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
@@ -44,6 +44,8 @@ def wait(
         ids = [find(app.client, workloads[0], None, outcome=True)["id"]]
     else:
         ids = [each["id"] for each in find_many(app.client, workloads, **filters)]
+    if not ids:
+        raise WorkloadNotFoundError("no workload matches", hint="`sluice ls` lists what there is")
     follow(app, ids, goal=goal, timeout_seconds=timeout, form=output)
 
 

@@ -73,6 +73,13 @@ def test_a_cancelled_workload_is_neither_success_nor_failure() -> None:
     assert terminal("wait", workload_id).exit_code == 103
 
 
+def test_a_selection_that_matches_nothing_is_no_success() -> None:
+    result = Terminal()("wait", "-n", "mistyped")
+
+    assert result.exit_code == 102
+    assert "no workload matches" in result.stderr
+
+
 def test_time_out_says_what_is_the_matter() -> None:
     plane, workload_id = one_running()
 
