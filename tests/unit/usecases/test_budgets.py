@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sluice.core.budget import HOUR_MS
+from sluice.core.observation import Seen, judge
 from sluice.core.workload import Intent, IntentKind, State, claim, finish, reclaim
 from sluice.ports import CatalogEdit
 from sluice.usecases.fleet import beat
@@ -194,3 +195,86 @@ def test_a_lost_race_charges_nobody() -> None:
 )
 def test_a_budget_that_means_nothing_is_refused(spec: dict[str, Any], field: str) -> None:
     assert [flaw.field for flaw in flaws_of("Budget monthly", budget(**spec))] == [field]
+
+
+def a_limited_run(plane: Plane, cents: int) -> None:
+    """`a` costs half a dollar an hour, holds its quota, and was dispatched."""
+    submit(plane, "a", options={"max_cost_cents": cents})
+    claimed = claim(plane.record("a"), "u-a", plane.clock.now())
+    assert plane.workloads.apply([claimed]) == [True]
+
+
+def judged(plane: Plane) -> list[Intent]:
+    workload = plane.record("a")
+    job = {"kind": "Job", "metadata": {"uid": workload.uid}, "spec": {}}
+    seen = Seen(jobs={("a", workload.generation): job})
+    changes = judge(workload, seen, plane.clock.now(), 1 << 40)
+    return [change.set["intent"] for change in changes]
+
+
+def without_a_budget() -> Plane:
+    plane = a_plane()
+    gone = (("Budget", "monthly"),)
+    edit = CatalogEdit(plane.catalog.snapshot().version, remove=gone, roots=(ROOT,))
+    assert plane.catalog.edit(edit)
+    return plane
+
+
+def test_a_workload_that_has_cost_as_much_as_it_may_is_stopped_and_has_failed() -> None:
+    plane = without_a_budget()
+    a_limited_run(plane, cents=100)
+
+    plane.clock.pass_ms(2 * HOUR_MS - 1000)
+    assert judged(plane) == []
+    plane.clock.pass_ms(1000)
+
+    (intent,) = judged(plane)
+    assert (intent.kind, intent.reason) == (IntentKind.FAIL, "QUOTA:CostLimit")
+    assert intent.message == "it has cost $1.00 of at most $1.00 (budget.maxCostUSD)"
+    assert plane.workloads.apply([reclaim(plane.record("a"), intent)]) == [True]
+    plane.workloads.write(replace(plane.record("a"), gone=True))
+    plane.admit()(ROOT)
+    ended = plane.record("a")
+    assert (ended.state, ended.result["reason"]) == (State.FINISHED, "QUOTA:CostLimit")
+
+
+def test_what_earlier_runs_have_cost_counts_too_and_the_time_between_them_does_not() -> None:
+    plane = without_a_budget()
+    a_limited_run(plane, cents=100)
+    plane.clock.pass_ms(HOUR_MS)
+    preempted = reclaim(plane.record("a"), Intent(IntentKind.REQUEUE, "X"))
+    assert plane.workloads.apply([preempted]) == [True]
+    plane.workloads.write(replace(plane.record("a"), gone=True))
+    plane.admit()(ROOT)
+    plane.clock.pass_ms(5 * HOUR_MS)
+
+    plane.admit()(ROOT)
+    again = claim(plane.record("a"), "u-b", plane.clock.now())
+    assert plane.workloads.apply([again]) == [True]
+
+    assert plane.record("a").runs[0]["microusd"] == DOLLAR // 2
+    plane.clock.pass_ms(HOUR_MS - 1000)
+    assert judged(plane) == []
+    plane.clock.pass_ms(1000)
+    assert [intent.kind for intent in judged(plane)] == [IntentKind.FAIL]
+
+
+def test_its_own_budget_leaves_the_accounts_of_queues_as_they_are() -> None:
+    plane = a_plane()
+
+    submit(plane, "a", options={"max_cost_cents": 1})
+
+    assert plane.record("a").state is State.ADMITTED
+    assert {c["budget"]: c["microusd"] for c in plane.record("a").charges} == {
+        "": 0,
+        "monthly": DOLLAR // 2,
+    }
+    assert spent(plane) == DOLLAR // 2
+
+
+def test_who_limits_its_cost_waits_until_a_price_is_known() -> None:
+    plane = Plane()
+
+    submit(plane, "a", options={"max_cost_cents": 100})
+
+    assert asked(plane, "a")[0] == "MISCONFIGURATION:PriceUnknown"

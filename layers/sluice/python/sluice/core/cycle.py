@@ -13,6 +13,7 @@ from sluice.core import workload as lifecycle
 from sluice.core.admission import Plan, Refusal, Scheduler
 from sluice.core.catalog import Catalog
 from sluice.core.checks import asked
+from sluice.core.cost_limit import limit_microusd
 from sluice.core.fallback import ANY_FLAVOR, Choice, Market, Taken, choose
 from sluice.core.fleet import Site, busier, choose_cluster, reasons
 from sluice.core.placement import Placement
@@ -146,9 +147,10 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
                 catalog.budgets,
                 asking(catalog, gathered, workload, entry(workload)),
                 admission.assignment,
+                workload,
                 now,
             )
-            if catalog.budgets
+            if catalog.budgets or limit_microusd(workload) is not None
             else ()
         )
         asked_of = (

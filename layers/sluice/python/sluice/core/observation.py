@@ -10,6 +10,7 @@ from sluice.core import job_status
 from sluice.core import workload as lifecycle
 from sluice.core.backoff import backoff_ms
 from sluice.core.checkpointing import DUMPING, mode
+from sluice.core.cost_limit import overspent
 from sluice.core.interruption import epoch_ms
 from sluice.core.marks import LEAVING, marks_on
 from sluice.core.quantity import parse_quantity
@@ -111,10 +112,17 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
         obeyed = job_status.ended_by_deletion(job)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
             yield lifecycle.finish(workload, _result(ended, pods), now)
-        return
-    if workload.state is not State.DISPATCHED:
-        return
-    if not workload.started_at:
+    elif workload.state is State.DISPATCHED:
+        yield from _ongoing(workload, job, pods, now, pods_ready_ms)
+
+
+def _ongoing(
+    workload: Workload, job: Document, pods: Sequence[Document], now: int, pods_ready_ms: int
+) -> Iterator[Change]:
+    """Of a Job that has not ended."""
+    if (too_dear := overspent(workload, now)) is not None:
+        yield lifecycle.reclaim(workload, too_dear)
+    elif not workload.started_at:
         if job_status.all_ready(job):
             yield lifecycle.start(workload, now)
         elif message := job_status.stuck(pods):

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     BORROW_LIMIT = "QUOTA:BorrowLimit"
     EXCEEDS_MAXIMUM = "QUOTA:ExceedsMaximum"
     BUDGET_EXHAUSTED = "QUOTA:BudgetExhausted"
+    COST_LIMIT = "QUOTA:CostLimit"
     PRICE_UNKNOWN = "MISCONFIGURATION:PriceUnknown"
     USER_CAP = "QUOTA:UserCap"
     CONCURRENCY_CAP = "QUOTA:ConcurrencyCap"
@@ -109,9 +110,13 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         Action.WAIT,
         "The expected cost exceeds what is left of the budget in this window.",
     ),
+    Reason.COST_LIMIT: (
+        Action.CHANGE_REQUEST,
+        "It has cost as much as its own budget allows, and was stopped.",
+    ),
     Reason.PRICE_UNKNOWN: (
         Action.ASK_ADMIN,
-        "A budget covers it, and nobody knows what its flavor costs.",
+        "A budget limits it, and nobody knows what its flavor costs.",
     ),
     Reason.USER_CAP: (Action.WAIT, "The user already runs as many workloads as the queue allows."),
     Reason.CONCURRENCY_CAP: (Action.WAIT, "The queue already runs as many workloads as it may."),

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.budget import HOUR_MS, Budget, hourly_price
+from sluice.core.cost_limit import limit_microusd
 from sluice.core.document import DocumentError, Fields, Flaw
 from sluice.core.fleet import cost
 from sluice.core.model import Gate
 from sluice.core.reasons import Reason
+from sluice.core.workload import OWN_BUDGET, accrued
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +93,7 @@ def priced(
     The dearest cluster that offers a flavor counts. A flavor whose price nobody knows is left
     aside where its group has others; without any price the workload waits until there is one.
     """
-    if not covering(budgets, asking):
+    if not covering(budgets, asking) and limit_microusd(workload) is None:
         return asking
     costs = _costs(asking, sites)
     longest = workload.options.get("deadlines", {}).get("max_runtime_seconds")
@@ -128,18 +130,27 @@ def _costs(asking: model.Workload, sites: Sequence[Site]) -> dict[str, int]:
 
 def _no_price(flavors: Sequence[str]) -> Gate:
     message = (
-        f"a budget covers it, and no price is known of {', '.join(flavors)}; state it as "
+        f"a budget limits it, and no price is known of {', '.join(flavors)}; state it as "
         "annotation sluice.dev/usd-per-cpu-hour of the ResourceFlavor"
     )
     return Gate(Reason.PRICE_UNKNOWN, message)
 
 
 def charges(
-    budgets: Iterable[Budget], asking: model.Workload, assignment: model.Assignment, now: int
+    budgets: Iterable[Budget],
+    asking: model.Workload,
+    assignment: model.Assignment,
+    workload: Workload,
+    now: int,
 ) -> tuple[dict[str, Any], ...]:
-    """What an admission commits: `{budget, window, microusd, per_hour}` for each budget."""
+    """What an admission commits: `{budget, window, microusd, per_hour}` for each budget.
+
+    Nothing is committed for the workload's own: it counts as it runs (core.cost_limit).
+    """
     per_hour = hourly_price(asking, assignment)
-    return tuple(
+    own = {"budget": OWN_BUDGET, "window": 0, "microusd": 0, "per_hour": per_hour}
+    limited = (own,) if limit_microusd(workload) is not None else ()
+    return limited + tuple(
         {
             "budget": budget.name,
             "window": budget.window(now),
@@ -192,12 +203,3 @@ def spent_now(
             if charge["budget"] == budget.name and charge["window"] == window:
                 total += max(0, accrued(holder, charge, now) - charge["microusd"])
     return total
-
-
-def accrued(workload: Workload, charge: Mapping[str, Any], now: int) -> int:
-    """What the time since the reservation has cost, until the workload ended or now."""
-    if workload.reservation is None:
-        return 0
-    ended = workload.finished_at or now
-    held = max(0, ended - workload.reservation.at)
-    return -(-int(charge["per_hour"]) * held // HOUR_MS)

@@ -11,9 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from sluice.core.budget import HOUR_MS
 from sluice.core.reasons import Reason
+
+OWN_BUDGET: Final = ""
+"""How the charge for a workload's own `budget` is told from those of queues, which have names."""
 
 
 class State(StrEnum):
@@ -415,6 +419,9 @@ def release(workload: Workload, now: int) -> Change:
         (State.RECLAIMING,), workload.generation, workload.uid, ("gone",), intent=intent.kind
     )
     account = run(workload, intent.kind.value, now) | dict(intent.account)
+    for charge in workload.charges:
+        if charge["budget"] == OWN_BUDGET:
+            account["microusd"] = accrued(workload, charge, now)
     ended = {"runs": account | {"by": intent.by} if intent.by else account}
     taken = ("reservation", "charges", "gone", "intent", "cluster", "uid")
     reason = {"code": intent.reason, "message": intent.message}
@@ -525,6 +532,15 @@ def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
         "ended_at": now,
         "outcome": outcome,
     }
+
+
+def accrued(workload: Workload, charge: Mapping[str, Any], now: int) -> int:
+    """What the time since the reservation has cost, until the workload ended or now."""
+    if workload.reservation is None:
+        return 0
+    ended = workload.finished_at or now
+    held = max(0, ended - workload.reservation.at)
+    return -(-int(charge["per_hour"]) * held // HOUR_MS)
 
 
 def waited_ms(workload: Workload, now: int) -> int:
