@@ -31,7 +31,6 @@ FULL = {
         },
     },
     "budget": {"maxCostUSD": 400.5},
-    "completion": {"taskToken": "token"},
     "volumes": [
         {
             "name": "data",
@@ -73,7 +72,6 @@ def test_the_fuller_native_document_is_read_completely():
             "rules": [{"exit_codes": [33], "action": "Retry", "counts_against_budget": False}],
         },
         "max_cost_cents": 40_050,
-        "task_token": "token",
         "volumes": [
             {
                 "name": "data",
@@ -162,7 +160,7 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
         ),
         ({"dependsOn": [{"name": "a", "id": "b"}]}, "spec.dependsOn[0].name"),
         ({"budget": {"maxCostUSD": "-4"}}, "spec.budget.maxCostUSD"),
-        ({"completion": {"taskToken": "x" * 1025}}, "spec.completion.taskToken"),
+        ({"completion": {"taskToken": "x"}}, "spec.completion"),
         ({"capacity": "cheap"}, "spec.capacity"),
         ({"preemptible": "yes"}, "spec.preemptible"),
         ({"placement": [{"flavor": "a"}] * 101}, "spec.placement"),

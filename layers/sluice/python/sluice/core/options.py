@@ -101,7 +101,6 @@ class Options(TypedDict, total=False):
     depends_on: list[dict[str, str]]
     volumes: list[S3Volume]
     max_cost_cents: int
-    task_token: str
     security: dict[str, Any]
 
 
@@ -110,7 +109,6 @@ FIELDS: Final = (
     "budget",
     "capacity",
     "checkpoint",
-    "completion",
     "deadlines",
     "dependsOn",
     "minRuntime",
@@ -226,10 +224,12 @@ def _preferences(spec: SpecFields, options: Options) -> None:
         options["placement"] = [_placement(entry) for entry in spec.specs("placement")]
     if spec.has("budget"):
         options["max_cost_cents"] = _budget(spec.map("budget"))
-    if spec.has("completion"):
-        completion = spec.map("completion")
-        options["task_token"] = _bounded_text(completion, "taskToken", 1024)
-        completion.close()
+    if spec.written("completion"):
+        spec.wrong(
+            "completion",
+            "task tokens of Step Functions are not answered; leave it out, and let a rule on the"
+            " lifecycle events of the workload call SendTaskSuccess or SendTaskFailure",
+        )
 
 
 def _checkpoint(fields: SpecFields) -> Checkpoint:
@@ -424,10 +424,3 @@ def _count(fields: SpecFields, key: str, most: int) -> int:
     if count > most:
         fields.wrong(key, f"{count} is too large; the most is {most}")
     return count
-
-
-def _bounded_text(fields: SpecFields, key: str, most: int) -> str:
-    text = fields.text(key, required=True)
-    if len(text) > most:
-        fields.wrong(key, f"is longer than {most} characters")
-    return text
