@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isclose
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ from sluice.core.checkpointing import (
 )
 from sluice.core.migration import Migration, Saved, Stage, Step, View
 from sluice.core.options import CheckpointMode
-from sluice.core.replacement import placeholder
+from sluice.core.replacement import placeholder, ready
 from sluice.core.workload import State, Workload
 
 NOW = 1_800_000_000_000
@@ -240,3 +241,20 @@ def test_a_placeholder_is_as_large_as_its_pod_and_wants_the_same_nodes() -> None
     assert made["spec"]["nodeSelector"] == {"sluice.dev/flavor": "spot"}
     assert made["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert "sluice.dev/workload" not in made["metadata"]["labels"], "it must not count as a run"
+
+
+@pytest.mark.parametrize(
+    ("phase", "waiting", "there"),
+    [
+        ("Running", "", True),
+        ("Pending", "", False),
+        ("Pending", "ContainerCreating", False),
+        ("Pending", "ImagePullBackOff", True),
+    ],
+)
+def test_a_placeholder_without_its_image_still_shows_that_its_node_is_there(
+    phase: str, waiting: str, there: bool
+) -> None:
+    containers: list[dict[str, Any]] = [{"state": {"waiting": {"reason": waiting}}}]
+
+    assert ready([{"status": {"phase": phase, "containerStatuses": containers}}]) is there

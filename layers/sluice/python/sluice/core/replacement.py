@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from sluice.core.job_status import stuck
 from sluice.core.requests import pod_requests
 
 Document = dict[str, Any]
@@ -73,9 +74,13 @@ def placeholder(
 
 
 def ready(placeholders: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether every placeholder runs, so that its node is ready for the real pod."""
+    """Whether every placeholder's node is ready for the real pod.
+
+    One that runs shows it, and so does one that its kubelet cannot find an image for: that is no
+    reason to let the source wait until its machine is nearly gone.
+    """
     return bool(placeholders) and all(
-        (pod.get("status") or {}).get("phase") == "Running" for pod in placeholders
+        (pod.get("status") or {}).get("phase") == "Running" or stuck([pod]) for pod in placeholders
     )
 
 
