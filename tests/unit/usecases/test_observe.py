@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sluice.core import workload as lifecycle
+from sluice.core.observation import Seen
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
 
@@ -501,6 +502,50 @@ def test_a_log_that_cannot_be_read_says_so_instead() -> None:
     assert plane.record().state is State.FINISHED
     assert b"the node is away" in plane.logs.get("w1", 0, POD, "main")
     assert [str(trouble) for trouble in observe.troubles] == ["the node is away"]
+
+
+def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
+    class Talking(FakeKubernetes):
+        said = b"working\n"
+
+        def logs(self, *_: Any, **__: Any) -> bytes:
+            if not self.said:
+                raise ClusterError("the pod is gone")
+            return self.said
+
+    plane = Plane()
+    plane.dispatched()
+    talking = Talking(objects=plane.kubernetes.objects)
+    observe = plane.observe(talking)
+    pod = plane.kubernetes.objects["Pod", NAMESPACE, POD]
+    told = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "now"}}
+    ended = {**told, "status": {"phase": "Failed"}}
+
+    def kept_after(*events: tuple[str, str, Any]) -> bytes:
+        observe.mark(talking, Seen(), events)
+        for copy in list(observe.partings.values()):
+            copy.result()
+        return plane.logs.get("w1", 0, POD, "main")
+
+    assert kept_after(("MODIFIED", "Pod", told)) == b"working\n"
+    talking.said = b"working\nsaved\n"
+    assert kept_after(("MODIFIED", "Pod", ended)) == b"working\nsaved\n"
+    talking.said = b""
+    assert kept_after(("MODIFIED", "Pod", ended)) == b"working\nsaved\n"
+    assert not observe.troubles
+
+
+def test_pods_that_are_removed_after_their_end_are_not_read_again() -> None:
+    plane = Plane()
+    plane.dispatched()
+    observe = plane.observe()
+    pod = plane.kubernetes.objects["Pod", NAMESPACE, POD]
+    metadata = {**pod["metadata"], "deletionTimestamp": "now"}
+
+    removed = {**pod, "metadata": metadata, "status": {"phase": "Succeeded"}}
+    observe.mark(plane.kubernetes, Seen(), [("MODIFIED", "Pod", removed)])
+
+    assert not observe.partings
 
 
 def test_a_bucket_that_takes_no_logs_is_told_and_hinders_nothing() -> None:

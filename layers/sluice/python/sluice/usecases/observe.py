@@ -7,7 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from sluice.core import job_status
@@ -77,6 +77,8 @@ class Observe:
     archived: dict[tuple[str, int], None] = field(default_factory=dict)  # oldest first
     archiving: dict[tuple[str, int], int] = field(default_factory=dict)
     """Whose logs are still on their way to the bucket, and when they ended."""
+    partings: dict[tuple[str, bool], Future[None]] = field(default_factory=dict)
+    """Copies of logs by the UID of a pod that was told to go, and whether it had ended by then."""
     troubles: deque[Exception] = field(default_factory=lambda: deque(maxlen=MOST_TROUBLES))
     """What went wrong beside the observation, which goes on without it; the caller empties it."""
 
@@ -229,7 +231,9 @@ class Observe:
     def mark(self, cluster: Cluster, seen: Seen, events: Sequence[Event]) -> None:
         """Judge just the workloads whose Jobs have something new to say."""
         keys = {seen.take(kind, change, document) for change, kind, document in events}
-        self.note_checkpoints([each for _, kind, each in events if kind == "Pod"])
+        pods = [(change, each) for change, kind, each in events if kind == "Pod"]
+        self.note_checkpoints([each for _, each in pods])
+        self.keep_last_words(cluster, [each for change, each in pods if change != "DELETED"])
         touched = [key[0] for key in keys if key and seen.fresh_news(key)]
         if not touched:
             return
@@ -291,22 +295,58 @@ class Observe:
 
     def copy_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
         for pod in seen.pods_of(workload.id, workload.generation):
-            metadata = pod["metadata"]
             for container in pod["spec"]["containers"]:
                 try:
-                    log = cluster.logs(
-                        metadata["namespace"],
-                        metadata["name"],
-                        container["name"],
-                        limit_bytes=LOG_BYTES,
-                    )
+                    log = log_of(cluster, pod, container["name"])
                 except ClusterError as error:
                     self.troubles.append(error)
                     log = f"(the log could not be read: {error})\n".encode()
                 if log:
                     self.archive.put(
-                        workload.id, workload.generation, metadata["name"], container["name"], log
+                        workload.id,
+                        workload.generation,
+                        pod["metadata"]["name"],
+                        container["name"],
+                        log,
                     )
+
+    def keep_last_words(self, cluster: Cluster, pods: Sequence[Document]) -> None:
+        """What runs that are stopped have printed: when they are told to end, and once they have.
+
+        Their pods vanish right after; so the second copy may come too late, and the first stays.
+        """
+        for pod in pods:
+            metadata, owner = pod["metadata"], job_status.owner(pod)
+            if owner is None or not metadata.get("deletionTimestamp"):
+                continue
+            uid, ended = metadata["uid"], not job_status.running_pod(pod)
+            before = self.partings.get((uid, False))
+            if (uid, ended) in self.partings or (ended and before is None):
+                continue  # copied already, or ended before anybody deleted it
+            copy = self.pool.submit(self.copy_last_words, cluster, owner, pod, before)
+            self.partings[uid, ended] = copy
+            while len(self.partings) > REMEMBERED:
+                del self.partings[next(iter(self.partings))]
+
+    def copy_last_words(
+        self,
+        cluster: Cluster,
+        owner: tuple[str, int],
+        pod: Document,
+        before: Future[None] | None,
+    ) -> None:
+        """After the copy `before`, which must not overwrite this one."""
+        if before is not None:
+            before.result()
+        for container in pod["spec"]["containers"]:
+            try:
+                log = log_of(cluster, pod, container["name"])
+                if log:
+                    self.archive.put(*owner, pod["metadata"]["name"], container["name"], log)
+            except ClusterError:
+                continue  # it is gone already
+            except Exception as error:  # noqa: BLE001 - nobody asks a thread of the pool
+                self.troubles.append(error)
 
     def archive_recent(
         self, cluster: Cluster, seen: Seen, records: Iterable[Workload], archived: int
@@ -340,6 +380,11 @@ class Observe:
             self.troubles.append(error)  # the next run lists everything again
         finally:
             stop.set()
+
+
+def log_of(cluster: Cluster, pod: Document, container: str) -> bytes:
+    metadata = pod["metadata"]
+    return cluster.logs(metadata["namespace"], metadata["name"], container, limit_bytes=LOG_BYTES)
 
 
 def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
