@@ -13,7 +13,7 @@ from tests.ticking import trace
 
 pytestmark = pytest.mark.stack
 
-LAST = 300  # steps, ten a second
+LAST = 400  # steps, ten a second
 STORY = (
     "InterruptionNoticed", "CheckpointDecided", "SourceStopping", "SourceFenced", "Moved",
     "Resumed",
