@@ -4,7 +4,7 @@ BIN := .venv/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 LOCKS := requirements.txt $(wildcard requirements/*.txt)
 
-.PHONY: help setup demo test check bench synth deploy destroy lock agent-image
+.PHONY: help setup demo test soak check bench synth deploy destroy lock agent-image
 help: ## What can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
@@ -23,11 +23,15 @@ check: setup ## A developer's loop: linters, types, import contracts, unit and p
 	$(JSII) $(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet" tests
 
 # One part after the other: two whole stacks at once are too much for two cores.
-test: setup ## Everything: check, then the embedded stack (builds the control plane if need be)
+test: setup ## The gate: check, then the embedded stack (builds the control plane if need be)
 	$(MAKE) --no-print-directory check
 	$(BIN)/sluice local prepare
 	for part in tests/contract/local/test_kept_state.py tests/unit tests/contract tests/e2e; do \
-	  $(JSII) $(BIN)/pytest -q -p no:randomly -m "stack or kubelet" $$part || exit 1; done
+	  $(JSII) $(BIN)/pytest -q -p no:randomly -m "(stack or kubelet) and not soak" $$part || exit 1; done
+
+soak: setup ## Minutes more on the embedded stack: beside Karpenter's own queue, NodePools and a sold-out market
+	$(BIN)/sluice local prepare
+	$(JSII) $(BIN)/pytest -q -p no:randomly -m soak tests/e2e
 
 bench: setup ## Ratios and latencies, measured in one run
 	$(BIN)/python -m tests.bench

@@ -11,7 +11,7 @@ from tests.e2e.audit import audit
 from tests.e2e.stack import BUCKET, Stack, a_workload, until
 from tests.ticking import trace
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.soak]
 
 LAST = 400  # steps, ten a second
 STORY = (

@@ -12,7 +12,7 @@ from sluice.core.capacity import MANAGER
 
 from tests.e2e.stack import TENANTS, Stack, a_workload, until
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.soak]
 
 SLEEPS = ("sleep", "300")
 EVENTS = "/api/v1/namespaces/default/events"
