@@ -58,7 +58,7 @@ def attempt(cluster: str, workloads: list[str]) -> Exception | None:
     try:
         with bootstrap.noting()("act", cluster):
             bootstrap.act()(cluster, workloads)
-    except Exception as error:
+    except Exception as error:  # its messages come again; those of other clusters go on
         logger.exception("commands not carried out", extra={"cluster": cluster})
         return error
     logger.info("obeyed", extra={"cluster": cluster, "workloads": len(workloads)})
@@ -69,7 +69,7 @@ def steered(cluster: str) -> bool:
     try:
         with bootstrap.noting()("act", cluster):
             written = bootstrap.steer_pools()(cluster)
-    except Exception:
+    except Exception:  # the message comes again
         logger.exception("pools not steered", extra={"cluster": cluster})
         return False
     logger.info("pools steered", extra={"cluster": cluster, "pools": written})

@@ -50,8 +50,8 @@ class Budget:
 
 def hourly_price(workload: Workload, assignment: Assignment) -> int:
     """Micro-dollars an hour: the dearest of the assigned flavors, each priced for the whole."""
-    flavors = {flavor for each in assignment.pod_sets for flavor in each.flavors.values()}
-    return max((workload.cost_microusd_per_hour.get(flavor, 0) for flavor in flavors), default=0)
+    prices = workload.cost_microusd_per_hour
+    return max((prices.get(flavor, 0) for flavor in assignment.flavors), default=0)
 
 
 @dataclass(slots=True)

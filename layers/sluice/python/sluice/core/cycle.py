@@ -124,7 +124,7 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
             PodSetAssignment(s.name, s.count, dict(s.flavors))
             for s in admission.assignment.pod_sets
         )
-        flavors = frozenset(flavors_of(assigned))
+        flavors = admission.assignment.flavors
         placement = choose_cluster(
             workload,
             assigned,
@@ -405,10 +405,6 @@ def unplaced(flavors: frozenset[str], market: Market, placement: Placement) -> t
         return first.reason, first.message
     message = reasons(placement) or f"no Cluster offers {', '.join(sorted(flavors))}"
     return placement.reason or Reason.CLUSTER_UNREACHABLE, message
-
-
-def flavors_of(assigned: Iterable[PodSetAssignment]) -> set[str]:
-    return {flavor for pod_set in assigned for flavor in pod_set.flavors.values()}
 
 
 def preemption(by: str, reason: str) -> Intent:

@@ -119,7 +119,7 @@ def leaves_spot(workload: Workload, queue: ClusterQueue, market: Market) -> bool
     choice = choose(replace(workload, steady=True), queue, market, {})
     order = [flavor.name for group in queue.resource_groups for flavor in group.flavors]
     first = (choice.flavors or tuple(order))[:1] if choice.gate is None else ()
-    held = {f for s in workload.reservation.pod_sets for f in s.flavors.values()}
+    held = workload.reservation.flavors
     return bool(first) and first[0] not in held and _stays(first[0], market)
 
 
@@ -248,8 +248,7 @@ def hopeless(
             or (workload.id, workload.generation) not in without_node
         ):
             continue
-        flavors = {flavor for s in reservation.pod_sets for flavor in s.flavors.values()}
-        for flavor in sorted(flavors & closed.keys()):
+        for flavor in sorted(reservation.flavors & closed.keys()):
             why = closed[flavor]
             intent = Intent(IntentKind.REQUEUE, why.reason, why.message, not_before=now)
             changes.append(lifecycle.reclaim(workload, intent))

@@ -421,7 +421,7 @@ def required_checks(queue: ClusterQueue, assignment: Assignment) -> tuple[str, .
 
     A check that is limited to flavors concerns only workloads that use one of them.
     """
-    used = {flavor for each in assignment.pod_sets for flavor in each.flavors.values()}
+    used = assignment.flavors
     checks = queue.admission_checks.items()
     return tuple(sorted(name for name, flavors in checks if not flavors or used & set(flavors)))
 

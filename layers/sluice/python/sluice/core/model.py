@@ -339,6 +339,11 @@ class Assignment:
     pod_sets: tuple[PodSetAssignment, ...]
     borrowing_level: int = 0
 
+    @property
+    def flavors(self) -> frozenset[str]:
+        """Every flavor that a resource of a pod set is assigned."""
+        return frozenset(flavor for s in self.pod_sets for flavor in s.flavors.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:

@@ -64,6 +64,11 @@ class Reservation:
     at: int
     pod_sets: tuple[PodSetAssignment, ...]
 
+    @property
+    def flavors(self) -> frozenset[str]:
+        """Every flavor that a resource of a pod set is assigned."""
+        return frozenset(flavor for s in self.pod_sets for flavor in s.flavors.values())
+
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
@@ -461,16 +466,9 @@ def move(
     kept = workload.reservation
     generation = workload.generation + 1
     reservation = Reservation(generation, kept.cq, kept.cluster, kept.at, kept.pod_sets)
-    guard = Guard(
-        (State.RECLAIMING,),
-        workload.generation,
-        workload.uid,
-        ("gone",),
-        intent=IntentKind.MIGRATE,
-    )
     return Change(
         workload,
-        guard,
+        fenced(workload),
         {
             "state": State.ADMITTED,
             "generation": generation,
@@ -494,14 +492,19 @@ def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:
 
     `admit` gives its quota back, and admits it again with on-demand flavors first.
     """
-    guard = Guard(
+    left = {"intent": intent, "restore_from": restore_from, "steady": True}
+    return Change(workload, fenced(workload), left)
+
+
+def fenced(workload: Workload) -> Guard:
+    """That it still moves, and nothing of the generation that moves runs any more."""
+    return Guard(
         (State.RECLAIMING,),
         workload.generation,
         workload.uid,
         ("gone",),
         intent=IntentKind.MIGRATE,
     )
-    return Change(workload, guard, {"intent": intent, "restore_from": restore_from, "steady": True})
 
 
 def hold(workload: Workload, *, on: bool) -> Change:

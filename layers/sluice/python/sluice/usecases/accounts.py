@@ -17,6 +17,7 @@ from sluice.core.spending import spent_now
 from sluice.core.workload import Workload, first_admitted_at, pending_key
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import tree_in_use
+from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.query import DAY_MS
 from sluice.usecases.views import Json, reason
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 COUNTED = 1_000  # waiting workloads of a queue that are counted one by one
 RECENT = 200
-GONE_MS = 180_000  # a node that was not seen for so long is gone
 
 
 @dataclass(frozen=True)

@@ -233,8 +233,8 @@ def run_of(
 
 def capacity_types(workload: Workload, kinds: Mapping[str, frozenset[str]]) -> frozenset[str]:
     """What the machines of its flavors can be; empty as soon as one of them is unknown."""
-    sets = workload.reservation.pod_sets if workload.reservation else ()
-    of = [kinds.get(flavor, frozenset()) for s in sets for flavor in s.flavors.values()]
+    flavors = workload.reservation.flavors if workload.reservation else ()
+    of = [kinds.get(flavor, frozenset()) for flavor in flavors]
     return frozenset[str]().union(*of) if all(of) else frozenset()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.capacity import MANAGED
 from sluice.core.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, configured
+from sluice.usecases.fleet import counted_at
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Checkup:
         now = self.query.clock.now()
         for cluster in sorted(snapshot.of("Cluster")):
             yield from _pools(cluster, self.query.pools.plans(cluster), snapshot, now)
-            seen = max((int(n.get("seen_at", 0)) for n in self.query.nodes.of(cluster)), default=0)
+            seen = counted_at(self.query.nodes, cluster)
             waiting = self.query.workloads.active(cluster)
             if seen > now - SILENT_MS or not waiting:
                 nodes = "no nodes, none needed" if not seen else "nodes are being observed"

@@ -44,6 +44,8 @@ class ClusterSpec:
 
     flavors: tuple[str, ...] = ()
     cordoned: bool = False
+    region: str = ""
+    buckets: tuple[str, ...] = ()
     manages_pools: bool = True
     most_waiting_pods: int = WAITING_PODS
 
@@ -51,8 +53,10 @@ class ClusterSpec:
 def cluster_spec(snapshot: CatalogSnapshot, name: str) -> ClusterSpec:
     spec = snapshot.of("Cluster").get(name, {}).get("spec") or {}
     return ClusterSpec(
-        flavors=tuple(spec.get("flavors", ())),
+        flavors=tuple(spec.get("flavors") or ()),
         cordoned=bool(spec.get("cordoned")),
+        region=spec.get("region") or "",
+        buckets=tuple(spec.get("buckets") or ()),
         manages_pools=bool(spec.get("managePools", True)),
         most_waiting_pods=int(spec.get("maxWaitingPods", WAITING_PODS)),
     )
@@ -60,11 +64,8 @@ def cluster_spec(snapshot: CatalogSnapshot, name: str) -> ClusterSpec:
 
 def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
     """Cluster → the flavors it offers; empty means all of them. Cordoned clusters are left out."""
-    return {
-        name: document.get("spec", {}).get("flavors", ())
-        for name, document in snapshot.of("Cluster").items()
-        if not document.get("spec", {}).get("cordoned")
-    }
+    specs = {name: cluster_spec(snapshot, name) for name in snapshot.of("Cluster")}
+    return {name: spec.flavors for name, spec in specs.items() if not spec.cordoned}
 
 
 def namespace_labels(snapshot: CatalogSnapshot) -> dict[str, dict[str, str]]:

@@ -14,6 +14,7 @@ from sluice.core.reasons import Reason
 from sluice.core.reservations import held_by
 from sluice.core.workload import TERMINAL, State, Workload, pending_key, phase
 from sluice.usecases.configuration import configured
+from sluice.usecases.fleet import counted_at
 from sluice.usecases.views import Json, quantities, reason, total, workload_view
 
 if TYPE_CHECKING:
@@ -99,8 +100,7 @@ class Explain:
         if workload.reservation is None or phase(workload) != "STARTING":
             return {}
         closed = shut(self.query.pools.plans(workload.cluster), self.query.clock.now())
-        sets = workload.reservation.pod_sets
-        for flavor in sorted({flavor for s in sets for flavor in s.flavors.values()}):
+        for flavor in sorted(workload.reservation.flavors):
             if why := closed.get(flavor):
                 told = reason(why.reason, f"flavor {flavor}: {why.message}")
                 return {"headline": f"It has its quota, but no node: {why.message}", "reason": told}
@@ -126,9 +126,7 @@ class Explain:
         if workload.state is State.PENDING:
             newest = self.query.ledgers.newest_pass(workload.root)
             return {("admit", workload.root): int(newest.get("at", 0))}
-        inventory = self.query.nodes.of(workload.cluster)
-        seen = max((int(node.get("seen_at", 0)) for node in inventory), default=0)
-        functions = {("observe", workload.cluster): seen}
+        functions = {("observe", workload.cluster): counted_at(self.query.nodes, workload.cluster)}
         if not workload.started_at:
             functions["act", workload.cluster] = workload.admitted_at
         return functions

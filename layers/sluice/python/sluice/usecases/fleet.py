@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.fleet import Site, health, observed_rate
 from sluice.core.quantity import parse_quantity
-from sluice.usecases.configuration import configured
+from sluice.usecases.configuration import cluster_spec, configured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,11 @@ GONE_MS = 180_000  # a node that was not seen for so long is gone
 def beat(nodes: Nodes, cluster: str, now: int) -> None:
     """Says that the cluster's API server answers."""
     nodes.put_many(HEARTBEATS, [{"instance": cluster, "seen_at": now}])
+
+
+def counted_at(nodes: Nodes, cluster: str) -> int:
+    """When a machine of the cluster was last seen, in epoch ms; 0: it has none."""
+    return max((int(node.get("seen_at", 0)) for node in nodes.of(cluster)), default=0)
 
 
 @dataclass(frozen=True)
@@ -39,21 +44,21 @@ class Fleet:
         now = self.clock.now()
         seen = {str(row["instance"]): row["seen_at"] for row in self.nodes.of(HEARTBEATS)}
         sites = []
-        for name, document in sorted(snapshot.of("Cluster").items()):
-            spec = document.get("spec") or {}
-            offered = frozenset(spec.get("flavors") or flavors)
+        for name in sorted(snapshot.of("Cluster")):
+            spec = cluster_spec(snapshot, name)
+            offered = frozenset(spec.flavors or flavors)
             inventory = self._inventory(name, now)
             rates = {
                 flavor: flavors[flavor].rates or observed_rate(flavors[flavor], inventory)
                 for flavor in offered & flavors.keys()
             }
-            places = {f"s3://{bucket}" for bucket in spec.get("buckets") or ()}
-            places |= {spec["region"]} if spec.get("region") else set()
+            places = {f"s3://{bucket}" for bucket in spec.buckets}
+            places |= {spec.region} - {""}
             sites.append(
                 Site(
                     name,
                     offered,
-                    health(cordoned=bool(spec.get("cordoned")), seen_at=seen.get(name, 0), now=now),
+                    health(cordoned=spec.cordoned, seen_at=seen.get(name, 0), now=now),
                     frozenset(places),
                     {flavor: rate for flavor, rate in rates.items() if rate},
                     sum(_amounts(row.get("requested") or {}).get("cpu", 0) for row, _ in inventory),
