@@ -37,29 +37,14 @@ class Acknowledged:
 
 
 ACKNOWLEDGED = (
-    Acknowledged(
-        rule="IAM5",
-        path="Control/*/Objects",
-        finding=f"Resource::{{name}}-state:{_BUCKET}/manifests/*",
-        reason=_ONE_PREFIX,
-    ),
-    Acknowledged(
-        rule="IAM5",
-        path="Control/*/Objects",
-        finding=f"Resource::{{name}}-state:{_BUCKET}/logs/*",
-        reason=_ONE_PREFIX,
-    ),
-    Acknowledged(
-        rule="IAM5",
-        path="Control/*/Objects",
-        finding=f"Resource::{{name}}-state:{_BUCKET}/checkpoints/*",
-        reason=_ONE_PREFIX,
-    ),
-    Acknowledged(
-        rule="IAM5",
-        path="Control/*/Objects",
-        finding=f"Resource::{{name}}-state:{_BUCKET}/passes/*",
-        reason=_ONE_PREFIX,
+    *(
+        Acknowledged(
+            rule="IAM5",
+            path="Control/*/Objects",
+            finding=f"Resource::{{name}}-state:{_BUCKET}/{prefix}/*",
+            reason=_ONE_PREFIX,
+        )
+        for prefix in ("manifests", "logs", "checkpoints", "passes")
     ),
     Acknowledged(
         rule="IAM5",
