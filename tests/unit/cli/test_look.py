@@ -123,6 +123,16 @@ def test_an_id_may_be_cut_as_long_as_it_is_unique() -> None:
     assert ambiguous.exit_code == 3
 
 
+def test_a_name_in_the_place_of_an_id_is_answered_with_the_id() -> None:
+    terminal = Terminal()
+    workload = terminal.plane.send(native("training", 1))
+
+    answer = terminal("why", "training")
+
+    assert answer.exit_code == 3
+    assert f"{workload} has that name" in answer.stderr
+
+
 def test_a_prefix_of_several_is_ambiguous_and_names_some() -> None:
     terminal = Terminal()
     ids = [terminal.plane.send(native(f"job-{n}", 1)) for n in range(40)]

@@ -52,7 +52,7 @@ def test_errors_go_to_stderr_with_fields_and_hint() -> None:
 
     assert result.exit_code == 3
     assert result.stdout == ""
-    assert "no workload aaaaaaaaaaaaa" in result.stderr
+    assert "no workload has the id aaaaaaaaaaaaa" in result.stderr
     assert "hint:" in result.stderr
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +154,9 @@ class Query:
         else:
             found = self._prefixed(caller, reference)
         if not found:
-            raise NotFoundError(f"no workload {reference}", hint="`sluice ls` lists them")
+            named = list({w.id: w for w in self._seen(caller) if w.name == reference})[:5]
+            hint = f"{', '.join(named)} has that name" if named else "`sluice ls` lists them"
+            raise NotFoundError(f"no workload has the id {reference}", hint=hint)
         if len(found) > 1:
             some = ", ".join(w.id for w in found[:5])
             raise AmbiguousError(
@@ -395,14 +397,12 @@ class Query:
         ]
 
     def _prefixed(self, caller: Authority, prefix: str) -> list[Workload]:
-        snapshot = self.catalog.snapshot()
-        found = {
-            w.id: w
-            for queue in self._queues(caller, snapshot, "")
-            for w in self.workloads.listed(queue, since=0, limit=SCANNED)
-            if w.id.startswith(prefix)
-        }
-        return list(found.values())
+        return list({w.id: w for w in self._seen(caller) if w.id.startswith(prefix)}.values())
+
+    def _seen(self, caller: Authority) -> Iterator[Workload]:
+        """The newest workloads of each queue that the caller may see."""
+        for queue in self._queues(caller, self.catalog.snapshot(), ""):
+            yield from self.workloads.listed(queue, since=0, limit=SCANNED)
 
     def _nodes_now(self, workload: Workload) -> list[str]:
         """Raises UnreachableError."""
