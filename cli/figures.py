@@ -55,5 +55,10 @@ def amounts(request: Mapping[str, str]) -> str:
     return ",".join(f"{name}={amount}" for name, amount in request.items())
 
 
+def cores(quantity: str) -> str:
+    """A CPU quantity as a number of cores: `67690m` is `67.7`."""
+    return f"{int(quantity[:-1]) / 1_000:.1f}" if quantity.endswith("m") else quantity
+
+
 def dollars(amount: float | None) -> str:
     return "" if amount is None else f"${amount:,.2f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import pass_app
-from cli.figures import dollars, span
+from cli.figures import cores, dollars, span
 from cli.output import Column, document, hint, output_option, rows
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ COLUMNS = (
     Column("READY", lambda row: str(row["ready"])),
     Column("PROVISIONING", lambda row: str(row["provisioning"])),
     Column("INTERRUPTED/24h", lambda row: str(row["interrupted24h"])),
-    Column("REQ/ALLOC", lambda row: row["requestedOfAllocatable"]),
-    Column("LIMIT", lambda row: row.get("limitCpu", "")),
+    Column("REQ/ALLOC", lambda row: "/".join(map(cores, row["requestedOfAllocatable"].split("/")))),
+    Column("LIMIT", lambda row: cores(row.get("limitCpu", ""))),
     Column("$/H", lambda row: dollars(row.get("costPerHourUsd"))),
     Column("BUYS", bought),
     Column("ZONES", lambda row: ",".join(row["zones"]), wide=True),
     Column("FLAVORS", lambda row: ",".join(row.get("flavors", ())), wide=True),
-    Column("DEMAND", lambda row: row.get("demandCpu", ""), wide=True),
+    Column("DEMAND", lambda row: cores(row.get("demandCpu", "")), wide=True),
     Column("SET-BY-OTHERS", lambda row: ",".join(row.get("setByOthers", ())), wide=True),
 )
 QUARANTINE = (

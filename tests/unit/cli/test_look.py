@@ -411,7 +411,7 @@ def test_capacity_groups_nodes() -> None:
     terminal = Terminal()
     now = terminal.plane.clock.now()
     node = {"nodepool": "spot", "capacity_type": "spot", "type": "c6a.8xlarge", "zone": "a"}
-    fresh = {"seen_at": now, "allocatable": {"cpu": "32"}, "price": "0.5"}
+    fresh = {"seen_at": now, "allocatable": {"cpu": "31850m"}, "price": "0.5"}
     terminal.plane.nodes.put_many(
         "batch-1",
         [
@@ -429,7 +429,8 @@ def test_capacity_groups_nodes() -> None:
 
     assert row["interrupted24h"] == 1
     assert (row["nodes"], row["ready"], row["provisioning"]) == (2, 1, 1)
-    assert row["requestedOfAllocatable"] == "?/64"
+    assert row["requestedOfAllocatable"] == "?/63700m"
+    assert "?/63.7" in terminal("capacity").stdout.split()
     assert row["costPerHourUsd"] == 1.0
     assert terminal("capacity").stdout.splitlines()[0].split() == (
         [
