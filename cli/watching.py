@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cli.errors import KeyReusedError, Outcome, UnavailableError, WorkloadNotFoundError
 from cli.exit_codes import Exit
@@ -15,6 +15,7 @@ from cli.selection import ENDED
 
 if TYPE_CHECKING:
     from cli.app import App
+    from cli.live import View
     from cli.output import Json
 
 GOALS = ("admitted", "running", "finished", "checkpointed")
@@ -73,12 +74,6 @@ def going_on(ids: Sequence[str]) -> Iterator[None]:
             f"See `sluice wait {ids[0]}`, stop with `sluice cancel {ids[0]}`"
         )
         raise Outcome(Exit.INTERRUPTED) from None
-
-
-class View(Protocol):
-    """Shows the workloads as they are now."""
-
-    def __call__(self, workloads: Sequence[Json]) -> None: ...
 
 
 @dataclass
