@@ -255,6 +255,6 @@ def test_a_placeholder_is_as_large_as_its_pod_and_wants_the_same_nodes() -> None
 def test_a_placeholder_without_its_image_still_shows_that_its_node_is_there(
     phase: str, waiting: str, there: bool
 ) -> None:
-    containers: list[dict[str, Any]] = [{"state": {"waiting": {"reason": waiting}}}]
+    containers: list[dict[str, Any]] = [{"name": "main", "state": {"waiting": {"reason": waiting}}}]
 
     assert ready([{"status": {"phase": phase, "containerStatuses": containers}}]) is there

@@ -15,6 +15,7 @@ from sluice.core import workload as lifecycle
 from sluice.core.observation import Seen
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
+from sluice.usecases.explain import settled
 
 from tests.fakes import FakeKubernetes, MemoryLogs, MemoryWorkloads
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
@@ -246,6 +247,51 @@ def test_an_image_that_cannot_be_pulled_fails_the_workload_at_once(reason: str) 
     assert intent is not None
     assert (intent.kind, intent.reason) == (IntentKind.FAIL, "MISCONFIGURATION:ImagePull")
     assert intent.message == f"{reason}: no such tag"
+
+
+def cannot_start(plane: Plane, reason: str, message: str) -> None:
+    no_pod_ready(plane)
+    waiting = {"reason": reason, "message": message}
+    containers = [{"name": "main", "state": {"waiting": waiting}}]
+    set_status(plane, "Pod", POD, phase="Pending", containerStatuses=containers)
+    plane.look()
+
+
+@pytest.mark.parametrize(
+    "word", ["CreateContainerConfigError", "CreateContainerError", "RunContainerError"]
+)
+def test_a_container_that_cannot_be_made_is_told_and_waited_for(word: str) -> None:
+    plane = Plane()
+    plane.dispatched()
+
+    cannot_start(plane, word, 'secret "token" not found')
+
+    told = plane.record()
+    assert told.state is State.DISPATCHED
+    message = f'{word}: container main: secret "token" not found'
+    assert told.reason == {"code": "MISCONFIGURATION:ContainerStart", "message": message}
+    assert message in settled(told)
+
+    cannot_start(plane, word, "another attempt, other words")
+    assert plane.record() == told, "told once, or every attempt would be a line of the timeline"
+
+    set_status(plane, "Job", JOB, ready=1)
+    plane.look()
+    assert plane.record().started_at
+    assert not plane.record().reason
+
+
+def test_a_container_that_could_never_be_made_returns_to_its_queue_with_that_reason() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.clock.pass_ms(LATE + 1)
+
+    cannot_start(plane, "CreateContainerConfigError", 'secret "token" not found')
+
+    intent = plane.record().intent
+    assert intent is not None
+    assert (intent.kind, intent.reason) == (IntentKind.REQUEUE, "MISCONFIGURATION:ContainerStart")
+    assert 'secret "token" not found' in intent.message
 
 
 def test_a_pod_that_waits_for_other_reasons_is_waited_for() -> None:

@@ -53,7 +53,7 @@ class Seen:
             return "ended"
         if job_status.all_ready(job):
             return "ready"
-        return job_status.stuck(self.pods_of(*key))
+        return str(job_status.stuck(self.pods_of(*key)) or "")
 
     def take(self, kind: str, change: str, document: Document) -> Key | None:
         """Remember one event; the workload and generation that it is about."""
@@ -125,14 +125,30 @@ def _ongoing(
     elif not workload.started_at:
         if job_status.all_ready(job):
             yield lifecycle.start(workload, now)
-        elif message := job_status.stuck(pods):
-            yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, Reason.IMAGE_PULL, message))
-        elif now - workload.dispatched_at > pods_ready_ms:
-            yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms))
+        else:
+            yield from _not_started(workload, pods, now, pods_ready_ms)
     elif begun_anew(workload, pods):
         message = "its machine vanished, and Kubernetes began anew; it goes on from its checkpoint"
         intent = Intent(IntentKind.MIGRATE, Reason.RESTORING_CHECKPOINT, message)
         yield lifecycle.reclaim(workload, intent)
+
+
+def _not_started(
+    workload: Workload, pods: Sequence[Document], now: int, pods_ready_ms: int
+) -> Iterator[Change]:
+    """An image that cannot be had ends it; what may yet be mended, such as a Secret, is waited for.
+
+    The kubelet's message may differ at each of its attempts, so only another word is told again.
+    """
+    stuck = job_status.stuck(pods)
+    if stuck is not None and stuck.code is Reason.IMAGE_PULL:
+        yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, stuck.code, str(stuck)))
+    elif now - workload.dispatched_at > pods_ready_ms:
+        yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, stuck))
+    elif stuck is not None:
+        told = workload.reason.get("code"), workload.reason.get("message", "").partition(":")[0]
+        if told != (stuck.code, stuck.word):
+            yield lifecycle.hinder(workload, stuck.code, str(stuck))
 
 
 def begun_anew(workload: Workload, pods: Sequence[Document]) -> bool:
@@ -264,10 +280,15 @@ def _result(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any
     return result
 
 
-def _too_late(workload: Workload, now: int, pods_ready_ms: int) -> Intent:
+def _too_late(
+    workload: Workload, now: int, pods_ready_ms: int, stuck: job_status.Stuck | None
+) -> Intent:
     wait = backoff_ms(workload.requeues)
     message = (
         f"not all pods were ready within {pods_ready_ms // 1000} s;"
         f" back in the queue, next try in {wait // 1000} s"
     )
-    return Intent(IntentKind.REQUEUE, Reason.WAITING_FOR_NODE, message, not_before=now + wait)
+    code = Reason.WAITING_FOR_NODE
+    if stuck is not None:
+        code, message = stuck.code, f"{stuck}; {message}"
+    return Intent(IntentKind.REQUEUE, code, message, not_before=now + wait)

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     RECOVERY_EXHAUSTED = "RECOVERY:BudgetExhausted"
     QUEUE_INACTIVE = "MISCONFIGURATION:QueueInactive"
     IMAGE_PULL = "MISCONFIGURATION:ImagePull"
+    CONTAINER_START = "MISCONFIGURATION:ContainerStart"
     POLICY_DENIED = "MISCONFIGURATION:PolicyDenied"
     SCHEMA_INVALID = "MISCONFIGURATION:SchemaInvalid"
     DEADLINE_PASSED = "MISCONFIGURATION:DeadlinePassed"
@@ -177,6 +178,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "The queue's configuration is incomplete or contradicts itself.",
     ),
     Reason.IMAGE_PULL: (Action.CHANGE_REQUEST, "A container image cannot be pulled."),
+    Reason.CONTAINER_START: (
+        Action.CHANGE_REQUEST,
+        "A container cannot be made as described, such as with a Secret that is not there.",
+    ),
     Reason.POLICY_DENIED: (Action.CHANGE_REQUEST, "A policy of the cluster refused the pods."),
     Reason.KEY_REUSED: (
         Action.CHANGE_REQUEST,

@@ -80,7 +80,8 @@ def ready(placeholders: Sequence[Mapping[str, Any]]) -> bool:
     reason to let the source wait until its machine is nearly gone.
     """
     return bool(placeholders) and all(
-        (pod.get("status") or {}).get("phase") == "Running" or stuck([pod]) for pod in placeholders
+        (pod.get("status") or {}).get("phase") == "Running" or stuck([pod]) is not None
+        for pod in placeholders
     )
 
 
