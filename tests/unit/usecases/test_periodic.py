@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,13 +17,16 @@ from sluice.core.marks import DONE, ORDER
 from sluice.core.observation import Seen
 from sluice.core.periodic import Observed
 from sluice.core.workload import IntentKind, State, Workload
+from sluice.usecases.observe import CHECK_MS
 from sluice.usecases.periodic import Periodic
 
+from tests.fakes import FakeKubernetes, RecordedInterruptions
 from tests.unit.usecases.plane import NAMESPACE, Plane
 from tests.unit.usecases.world import CLUSTER
 
 MINUTE, HOUR = 60_000, 3_600_000
 POD = "w-w1-g0-pod"
+PATIENCE_SECONDS = 10
 KUBELET = {"checkpoint": {"mode": "kubelet"}}
 
 
@@ -48,14 +53,19 @@ def done(order: str, at: int, **more: Any) -> str:
 
 def look(plane: Plane) -> list[dict[str, Any]]:
     """What one look orders."""
+    before = len(plane.wishes.sent)
+    next_look(plane)
+    return [each["detail"] for each in plane.wishes.sent[before:]]
+
+
+def next_look(plane: Plane) -> dict[str, int]:
+    """What one look says of the next."""
     seen = Seen()
     for kind in ("Job", "Pod"):
         for document in plane.kubernetes.list(kind)[0]:
             seen.take(kind, "ADDED", document)
-    before = len(plane.wishes.sent)
     order = Periodic(plane.nodes, plane.losses, plane.wishes, plane.clock)
-    order(CLUSTER, [plane.record()], seen)
-    return [each["detail"] for each in plane.wishes.sent[before:]]
+    return order(CLUSTER, [plane.record()], seen)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +189,52 @@ def test_machines_on_demand_are_trusted_longer() -> None:
         return found.every_ms
 
     assert every("on-demand") == pytest.approx(every("spot") * 30**0.5, rel=1e-3)
+
+
+def test_a_look_says_when_the_next_is_due_whatever_was_ordered_or_borne() -> None:
+    plane = Plane()
+    started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
+    first, second = started + MINUTE, started + 2 * MINUTE
+
+    assert next_look(plane) == {"w1": first}
+    plane.clock.pass_ms(MINUTE)
+    assert next_look(plane) == {"w1": second}
+    order = f"periodic-{started}-1"
+    mark(plane, order=order)
+    assert next_look(plane) == {}, "until the node has answered"
+    mark(plane, done=done(order, first + 5))
+    assert next_look(plane) == {"w1": second + 5}
+
+
+def test_observe_orders_when_it_is_due_and_not_at_its_next_check() -> None:
+    plane = Plane()
+    started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
+    plane.clock.pass_ms(MINUTE - CHECK_MS // 2)
+    ordered = threading.Event()
+
+    class Quiet(FakeKubernetes):
+        """Nothing happens there while time goes on."""
+
+        def watch(self, kind: str, **_: Any) -> Any:
+            if kind == "Pod":
+                plane.clock.pass_ms(CHECK_MS // 2)
+            ordered.wait(PATIENCE_SECONDS)
+            yield from ()
+
+    @dataclass
+    class Heard(RecordedInterruptions):
+        def send(self, envelope: Mapping[str, Any]) -> None:
+            super().send(envelope)
+            ordered.set()
+
+    plane.wishes = Heard()
+    quiet = Quiet(objects=plane.kubernetes.objects, numbers=itertools.count(100))
+
+    plane.observe(quiet)(CLUSTER, owner="me", until=plane.clock.now() + 2 * CHECK_MS)
+
+    (wish,) = plane.wishes.sent
+    assert wish["detail"]["order"] == f"periodic-{started}-1"
+    assert plane.clock.now() == started + MINUTE
 
 
 def test_observe_orders_and_remembers_what_was_saved() -> None:

@@ -37,6 +37,8 @@ class Due:
 
     name: str
     at: int
+    following: int
+    """When the next one is due, if this is not answered."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def cost_ms(workload: Workload, pods: Sequence[Mapping[str, Any]]) -> int:
 def due(
     workload: Workload, pods: Sequence[Mapping[str, Any]], every_ms: int, now: int
 ) -> Due | None:
-    """The order that its pods should bear by now; None if they do, or another one is under way."""
+    """The newest order that is due, or the first that will be; None while another is under way."""
     if workload.state is not State.DISPATCHED or not workload.started_at or not pods:
         return None
     for pod in pods:
@@ -116,11 +118,14 @@ def due(
         if LEAVING in marks or (marks.get(ORDER) and answer(pod) is None):
             return None
     last = max(workload.started_at, workload.checkpoint_at, told_at(pods))
-    rounds = (now - last) // every_ms
-    if rounds < 1:
-        return None
-    order = Due(f"{PREFIX}{last}-{rounds}", last + rounds * every_ms)
-    return None if all(marks_on(pod).get(ORDER) == order.name for pod in pods) else order
+    rounds = max(1, (now - last) // every_ms)
+    at = last + rounds * every_ms
+    return Due(f"{PREFIX}{last}-{rounds}", at, at + every_ms)
+
+
+def borne(order: Due, pods: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all pods have got this order."""
+    return all(marks_on(pod).get(ORDER) == order.name for pod in pods)
 
 
 def told_at(pods: Iterable[Mapping[str, Any]]) -> int:

@@ -99,7 +99,8 @@ class Observe:
             beat(self.nodes, name, self.clock.now())
             if seen.jobs or self.workloads.active(name):
                 self.archive_recent(cluster, seen, known, archived)
-                self.watch(name, cluster, seen, versions, until, stop)
+                due = self.periodic(name, known, seen)
+                self.watch(name, cluster, seen, versions, due, until, stop)
         finally:
             stop.set()
             self.renew(name, owner, until=0)
@@ -126,10 +127,14 @@ class Observe:
         cluster: Cluster,
         seen: Seen,
         versions: Mapping[str, str],
+        due: Mapping[str, int],
         until: int,
         stop: threading.Event,
     ) -> None:
-        """Follow the events; now and then look for what no event will tell."""
+        """Follow the events; now and then look for what no event will tell.
+
+        `due` says which workloads are to be saved next, and when.
+        """
         events: Events = queue.SimpleQueue()
         for kind, version in versions.items():
             following = (cluster, kind, version, events, until, stop)
@@ -146,8 +151,11 @@ class Observe:
                 self.count_nodes(name, cluster, seen, now)
                 counted = now
             if now - checked > CHECK_MS:
-                self.check(name, cluster, seen)
+                due = self.check(name, cluster, seen)
                 checked = now
+            elif late := [workload_id for workload_id, at in due.items() if at <= now]:
+                later = {i: at for i, at in due.items() if at > now}
+                due = later | self.periodic(name, self.workloads.get_many(late), seen)
         stop.set()
         # What came until then counts too; the next observer would find it only by its list.
         while (rest := drain(events, wait=0)) and self.clock.now() < until + LEASE_MS:
@@ -190,17 +198,21 @@ class Observe:
         self.count_nodes(name, cluster, seen, now)
         return seen, versions, known.values()
 
-    def check(self, name: str, cluster: Cluster, seen: Seen) -> None:
-        """What only time tells: pods that are late, commands that were lost, new nodes."""
+    def check(self, name: str, cluster: Cluster, seen: Seen) -> dict[str, int]:
+        """What only time tells: pods that are late, commands that were lost, new nodes.
+
+        Returns when which workload is to be saved next.
+        """
         now = self.clock.now()
         records = self.workloads.get_many(self.workloads.active(name))
         self.apply(
             cluster, seen, [c for w in records for c in judge(w, seen, now, self.pods_ready_ms)]
         )
         self.remind(name, records, seen, now)
-        self.periodic(name, records, seen)
+        due = self.periodic(name, records, seen)
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
+        return due
 
     def remind(self, name: str, records: Sequence[Workload], seen: Seen, now: int) -> None:
         if again := unfinished_business(records, seen, now):

@@ -25,15 +25,19 @@ class Periodic:
     clock: Clock
     kept: dict[str, Observed] = field(default_factory=dict)
 
-    def __call__(self, cluster: str, records: Iterable[Workload], seen: Seen) -> None:
-        now = self.clock.now()
+    def __call__(self, cluster: str, records: Iterable[Workload], seen: Seen) -> dict[str, int]:
+        """Returns when each workload is to be looked at next (epoch ms), if that is known."""
+        now, next_look = self.clock.now(), dict[str, int]()
         for workload in records:
             if not periodic.can_be_ordered(workload.options):
                 continue
             pods = seen.pods_of(workload.id, workload.generation)
             rhythm = periodic.rhythm(workload, pods, self.observed(cluster, now))
             order = periodic.due(workload, pods, rhythm.every_ms, now) if rhythm else None
-            if rhythm and order:
+            if rhythm is None or order is None:
+                continue
+            next_look[workload.id] = order.following if order.at <= now else order.at
+            if order.at <= now and not periodic.borne(order, pods):
                 detail = {
                     "workload": workload.id,
                     "generation": workload.generation,
@@ -41,6 +45,7 @@ class Periodic:
                     "reason": rhythm.reason,
                 }
                 self.interruptions.send(wish(CHECKPOINT_REQUESTED, order.at, detail))
+        return next_look
 
     def observed(self, cluster: str, now: int) -> Observed:
         """The inventory and the losses of a cluster, read again every few minutes."""
