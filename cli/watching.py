@@ -154,7 +154,7 @@ class Watch:
             batch = ",".join(ids[start : start + BATCH])
             for workload in self.app.client.ask("workloads", ids=batch)["items"]:
                 self._require_own(workload)
-                found[workload["id"]] = workload
+                found[workload.get("sentAs", workload["id"])] = workload
         return found
 
     def _require_own(self, workload: Json) -> None:
@@ -172,8 +172,7 @@ class Watch:
             return
         advice = (
             "the submission may wait in the queue still: try `sluice doctor`, which looks at the "
-            "queues, then `sluice wait` again; or it was rejected under another id, as one for a "
-            "namespace that is not yours: `sluice ls -s REJECTED`"
+            "queues, then `sluice wait` again"
             if self.fresh
             else "`sluice ls` lists what there is"
         )

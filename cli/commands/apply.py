@@ -44,6 +44,9 @@ def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> No
     documents = [source.document for source in read(files)]
     answer = app.client.tell("catalog", body={"documents": documents, "dryRun": dry_run})
     rows(answer["items"], COLUMNS, output, name="name")
+    for item in answer["items"]:
+        for warning in item["warnings"]:
+            hint(f"warning: {warning}")
     if output in {"table", "wide"}:
         _show_changes(answer["items"])
         if dry_run:

@@ -155,10 +155,10 @@ def test_a_fault_of_ours_is_logged_and_told_by_its_id_alone(
     plane = ControlPlane()
     workload_id = plane.send(native("job", 1))
 
-    def broken(_: str) -> None:
+    def broken(_: object) -> None:
         raise RuntimeError("the secret inside")
 
-    monkeypatch.setattr(plane.workloads, "get", broken)
+    monkeypatch.setattr(plane.workloads, "get_many", broken)
     status, answer = plane.call("GET", f"/workloads/{workload_id}")
 
     assert (status, answer["error"]["code"]) == (500, "Internal")

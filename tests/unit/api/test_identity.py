@@ -130,6 +130,31 @@ def test_tenants_touch_no_configuration(method: str, path: str, body: Any) -> No
     assert plane.catalog.snapshot() is before
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["a free id", "an id of the other tenant"])
+def test_what_was_sent_to_a_foreign_namespace_is_a_rejected_record_of_its_sender(
+    taken: bool,
+) -> None:
+    plane = ControlPlane()
+    plane.send(native("mine", 1, key="one"), RED)  # under the same key, in its own namespace
+    if taken:
+        plane.send(native("secret", 4, key="one", namespace="blue"), BLUE)
+
+    expected = plane.send(native("astray", 4, key="one", namespace="blue"), RED)
+    status, found = plane.call("GET", f"/workloads/{expected}", RED)
+    several = plane.call("GET", "/workloads", RED, query={"ids": expected})[1]["items"]
+
+    assert status == 200
+    assert (found["phase"], found["name"], found["namespace"]) == ("REJECTED", "astray", "red")
+    assert found["sentAs"] == expected != found["id"]
+    assert several == [found]
+    assert found["errors"] == [
+        {"field": "metadata.namespace", "message": "tenant red may use only red"}
+    ]
+    assert plane.call("GET", f"/workloads/{expected}/why", RED)[0] == 200
+    status, theirs = plane.call("GET", f"/workloads/{expected}", BLUE)
+    assert (status, theirs.get("name")) == ((200, "secret") if taken else (404, None))
+
+
 def test_a_tenant_neither_sees_nor_steers_the_work_of_another() -> None:
     plane = ControlPlane()
     theirs = plane.send(native("secret", 4, namespace="blue"), BLUE)

@@ -303,3 +303,24 @@ def test_what_waited_for_a_budget_is_looked_at_again_once_that_is_deleted() -> N
 
     assert terminal("delete", "budget", "monthly", "-y").exit_code == 0
     assert terminal.plane.kicks.roots == ["company"]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_check_that_nobody_answers_is_applied_with_a_warning(form: str) -> None:
+    terminal = administrator()
+    check = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "buy"},
+        "spec": {"controllerName": "kueue.x-k8s.io/provisioning-request"},
+    }
+
+    result = applied(terminal, check, flags=("-o", form))
+
+    assert result.exit_code == 0
+    assert "warning: nobody answers AdmissionCheck buy" in result.stderr
+    assert "sluice.dev/callback" in result.stderr
+    assert "AdmissionCheck" in terminal.plane.catalog.snapshot().documents
+
+    check["spec"] = {"controllerName": "sluice.dev/callback"}
+    assert "warning" not in applied(terminal, check).stderr

@@ -316,3 +316,12 @@ def test_what_is_no_document_is_refused_in_one_line_wherever_it_comes_from(
         assert said in result.stderr
         assert result.stderr.count("\n") == 1
     assert terminal.plane.workloads.rows == {}
+
+
+def test_waiting_for_what_was_sent_to_a_foreign_namespace_ends_with_its_rejection() -> None:
+    terminal = Terminal()
+
+    result = terminal("submit", "-f", "-", "-N", "blue", "--wait", input=JOB)
+
+    assert result.exit_code == 104
+    assert "tenant red may use only red" in result.stderr

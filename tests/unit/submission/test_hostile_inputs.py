@@ -6,7 +6,7 @@ import time
 import pytest
 from sluice.core import documents
 from sluice.core.documents import Malformed
-from sluice.core.identity import workload_id
+from sluice.core.identity import elsewhere_id, workload_id
 from sluice.core.submission import Accepted, Rejected
 
 from tests.unit.submission.builders import (
@@ -273,7 +273,9 @@ def test_h12_another_tenants_namespace_is_rejected_and_its_ids_stay_free():
     assert isinstance(decision, Rejected)
     assert [error["field"] for error in decision.errors] == ["metadata.namespace"]
     assert decision.namespace == "team-blue"
-    assert decision.id == workload_id("team-blue", "nightly-1")
+    expected = workload_id("team-red", "nightly-1")
+    assert decision.id == elsewhere_id("team-blue", expected)
+    assert decision.id not in {expected, workload_id("team-blue", "nightly-1")}
 
 
 @pytest.mark.parametrize(

@@ -147,14 +147,20 @@ def unanswered(queue: ClusterQueue, checks: Mapping[str, AdmissionCheck]) -> str
     for name in sorted(queue.admission_checks):
         if name not in checks:
             return f"AdmissionCheck {name} does not exist"
-        controller = checks[name].controller
-        if controller not in CHECK_CONTROLLERS:
-            known = ", ".join(CHECK_CONTROLLERS)
-            return (
-                f"nobody answers AdmissionCheck {name}: its controllerName {controller} is "
-                f"unknown; known: {known}"
-            )
+        if message := unknown_controller(checks[name]):
+            return message
     return None
+
+
+def unknown_controller(check: AdmissionCheck) -> str | None:
+    """Why nobody will ever answer a check; it is valid all the same, as in Kueue."""
+    if check.controller in CHECK_CONTROLLERS:
+        return None
+    known = ", ".join(CHECK_CONTROLLERS)
+    return (
+        f"nobody answers AdmissionCheck {check.name}: its controllerName {check.controller} is "
+        f"unknown; known: {known}"
+    )
 
 
 def _defined_twice(kind: str, names: list[str]) -> Iterator[Problem]:

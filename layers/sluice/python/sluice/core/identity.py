@@ -14,6 +14,15 @@ def workload_id(namespace: str, key: str) -> str:
     return base64.b32encode(digest[:8]).decode().rstrip("=").lower()
 
 
+def elsewhere_id(home: str, expected: str) -> str:
+    """The id of a submission to a namespace of somebody else, which is always REJECTED.
+
+    `expected` is the id that its sender computes. That one is the other tenant's to give, so the
+    record lies in the sender's `home`, under a key that no submission can have.
+    """
+    return workload_id(home, f"elsewhere/{expected}")
+
+
 def job_name(workload: str, generation: int) -> str:
     """The name of the Job (or JobSet) that runs one generation of a workload."""
     return f"w-{workload}-g{generation}"

@@ -10,7 +10,7 @@ from sluice.core import options as workload_options
 from sluice.core import short_form, vetting
 from sluice.core.document import Flaw
 from sluice.core.documents import API_VERSION, Document, Malformed, valid_key
-from sluice.core.identity import canonical_json, digest, workload_id
+from sluice.core.identity import canonical_json, digest, elsewhere_id, workload_id
 from sluice.core.pod_security import containers
 from sluice.core.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
 from sluice.core.reserved_names import (
@@ -95,8 +95,8 @@ def submission(
     """Judges one document of an authenticated tenant; never raises.
 
     `key` names the submission if the document has no idempotency key of its own: the message's
-    or event's id. The id of a rejected workload lies in the tenant's own namespace, so that
-    nobody can take the ids of others.
+    or event's id. A rejected workload lies in a namespace of the tenant, whatever the document
+    says, so that nobody can take the ids of others.
     """
     if isinstance(document, Malformed):
         return _rejected({}, document.flaws, tenant, document.key(key), now_ms)
@@ -368,9 +368,9 @@ def _rejected(
         shown.append({"field": "", "message": f"and {len(errors) - MAX_ERRORS} more errors"})
     home = tenant.home or "default"
     namespace = _metadata(body).get("namespace") or home
-    if namespace not in tenant.namespaces:
-        namespace = home
-    identifier = workload_id(namespace, key)
+    identifier = workload_id(str(namespace), key)
+    if namespace != home and namespace not in tenant.namespaces:
+        namespace, identifier = home, elsewhere_id(home, identifier)
     return Rejected(
         id=identifier,
         name=_name(body, []) or f"rejected-{identifier[:5]}",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.catalog import unknown_controller
 from sluice.core.document import Flaw
 from sluice.core.objects import KUEUE_KINDS, read_objects
 from sluice.core.scheduling_policy import KIND as POLICY
@@ -55,6 +56,7 @@ class Apply:
     ) -> Json:
         """What each object becomes: created, changed (with the fields), or unchanged.
 
+        `warnings` say what is valid and will not work.
         Raises ForbiddenError, InvalidError with every flaw, ConflictError.
         """
         caller.require_admin("applying configuration")
@@ -63,7 +65,10 @@ class Apply:
             snapshot = self.catalog.snapshot()
             after = _with(snapshot, wanted)
             _check(snapshot, after, wanted)
-            items = [_difference(snapshot, key, doc) for key, doc in wanted.items()]
+            items = [
+                _difference(snapshot, key, doc) | {"warnings": _warnings(key, after)}
+                for key, doc in wanted.items()
+            ]
             put = {
                 key: wanted[key]
                 for key, item in zip(wanted, items, strict=True)
@@ -330,6 +335,16 @@ def _difference(snapshot: CatalogSnapshot, key: Key, document: Document) -> Json
     diff = [] if before is None else _fields(before, document)
     result = "created" if before is None else "changed" if diff else UNCHANGED
     return {"kind": kind, "name": name, "result": result, "diff": diff}
+
+
+def _warnings(key: Key, after: CatalogSnapshot) -> list[str]:
+    """What Kueue takes, and so do we, though its queues will admit nobody."""
+    kind, name = key
+    check = (configured(after).queues.admission_checks or {}).get(name)
+    if kind != "AdmissionCheck" or check is None:
+        return []
+    message = unknown_controller(check)
+    return [f"{message}. Queues with it stay inactive"] if message else []
 
 
 def _fields(before: Document, after: Document) -> list[Json]:

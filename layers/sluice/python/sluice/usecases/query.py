@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.cycle import schedule
+from sluice.core.identity import elsewhere_id
 from sluice.core.reasons import Reason
 from sluice.core.submission import NO_QUEUE
 from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
@@ -136,11 +137,12 @@ class Query:
         """These workloads, as far as they exist and the caller may see them."""
         if len(ids) > IDS_LIMIT:
             raise InvalidError(f"{len(ids)} ids; ask for at most {IDS_LIMIT} at a time")
-        found = [w for w in self.workloads.get_many(ids) if caller.may_see(w.namespace)]
-        return {"items": self._views(found)}
+        found = self._named(caller, ids)
+        views = self._views(list(found.values()))
+        return {"items": [_sent_as(i, view) for i, view in zip(found, views, strict=True)]}
 
     def workload(self, caller: Authority, reference: str) -> Json:
-        return self._views([self.find(caller, reference)])[0]
+        return _sent_as(reference, self._views([self.find(caller, reference)])[0])
 
     def find(self, caller: Authority, reference: str) -> Workload:
         """The record of an id or a unique prefix.
@@ -149,8 +151,7 @@ class Query:
         AmbiguousError for a prefix of several.
         """
         if len(reference) == ID_LENGTH:
-            workload = self.workloads.get(reference)
-            found = [] if workload is None or not caller.may_see(workload.namespace) else [workload]
+            found = list(self._named(caller, [reference]).values())
         else:
             found = self._prefixed(caller, reference)
         if not found:
@@ -163,6 +164,17 @@ class Query:
                 f"{len(found)} workloads begin with {reference}", hint=f"for example {some}"
             )
         return found[0]
+
+    def _named(self, caller: Authority, ids: Sequence[str]) -> dict[str, Workload]:
+        """By id: the records that the caller may see, and rejected ones that it sent elsewhere.
+
+        Whether somebody else has a workload of an id makes no difference to the answer.
+        """
+        seen = {w.id: w for w in self.workloads.get_many(ids) if caller.may_see(w.namespace)}
+        elsewhere = {i: elsewhere_id(caller.home, i) for i in ids if i not in seen and caller.home}
+        refused = {w.id: w for w in self.workloads.get_many(elsewhere.values())}
+        seen |= {i: refused[own] for i, own in elsewhere.items() if own in refused}
+        return {i: seen[i] for i in ids if i in seen}
 
     def manifest(self, caller: Authority, reference: str) -> Json:
         """The document as it was submitted."""
@@ -434,6 +446,12 @@ class Query:
             for pod in pods
             for container in pod["spec"]["containers"]
         ]
+
+
+def _sent_as(expected: str, view: Json) -> Json:
+    """The view, with the id that its sender expected if it was sent to a foreign namespace."""
+    strange = len(expected) == ID_LENGTH and view["id"] != expected
+    return view | {"sentAs": expected} if strange else view
 
 
 def _visible(caller: Authority, kind: str, name: str) -> bool:
