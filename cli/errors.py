@@ -32,6 +32,12 @@ class CommandError(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
+class UsageError(CommandError):
+    """The command was given nothing that it could do what was asked for with."""
+
+    exit_code = Exit.USAGE
+
+
 class NotFoundError(CommandError):
     """No object has this id or name, or several have (`ambiguous`)."""
 

@@ -17,13 +17,14 @@ from sluice.simulation.expectation import differences
 from sluice.simulation.report import report
 from sluice.simulation.scenario import parse_scenario
 
-from cli.errors import RefusedError
+from cli.errors import CommandError, RefusedError, UsageError
 from cli.exit_codes import Exit
 from cli.simulation_progress import Progress
 from cli.simulation_table import simulation_table
 from cli.yaml_stream import parse_yaml
 
 if TYPE_CHECKING:
+    from sluice.simulation.expectation import Expectation
     from sluice.simulation.scenario import Scenario
 
 
@@ -72,15 +73,16 @@ def simulate(files: tuple[Path, ...], **flags: Any) -> None:
     """Run queues and work in virtual time; nothing of AWS or Kubernetes is touched.
 
     FILE is a stream of YAML documents: Kueue's objects, a Scenario, Loads and an Expectation.
-    Exit codes: 0 fine, 1 the result differs from the Expectation, 2 usage, 5 a file is invalid.
+    Exit codes: 0 fine, 1 the result differs from the Expectation, 2 usage, an empty file, or no
+    Expectation to check, 5 a file is invalid.
     """
     worst, settings, well = Exit.OK, _Settings(**flags), 0
     for path in files:
         try:
             code = _simulate(path, settings)
-        except RefusedError as error:
+        except CommandError as error:
             error.show()
-            code = Exit.REFUSED
+            code = Exit(error.exit_code)
         worst = max(worst, code)
         well += code is Exit.OK
     if settings.check and len(files) > 1:
@@ -102,6 +104,11 @@ class _Settings:
 
 def _simulate(path: Path, settings: _Settings) -> Exit:
     scenario = read_scenario(path)
+    if settings.check and scenario.expectation is None:
+        raise UsageError(
+            f"{path} has no Expectation, so there is nothing to check",
+            hint="add a document of kind Expectation, or leave out --check",
+        )
     measured = scenario.generated if settings.timing is None else settings.timing
     progress = Progress(scenario)
     simulation = Simulation(
@@ -127,13 +134,20 @@ def _simulate(path: Path, settings: _Settings) -> Exit:
         click.echo(json.dumps(result, ensure_ascii=False, separators=(",", ":")))
     elif not settings.check:
         click.echo(simulation_table(result, progress))
-    return _compare(path, scenario, result, settings) if settings.check else Exit.OK
+    if settings.check and scenario.expectation is not None:
+        return _compare(path, scenario.expectation, result, settings)
+    return Exit.OK
 
 
 def read_scenario(path: Path) -> Scenario:
-    """One scenario file; raises RefusedError that names every flaw."""
+    """One scenario file; raises RefusedError that names every flaw, UsageError for an empty one."""
     try:
         documents = parse_yaml(path.read_text(encoding="utf-8"))
+        if all(document is None for document in documents):
+            raise UsageError(
+                f"{path} is empty",
+                hint="write queues and a Scenario or a Load into it; see docs/simulate.md",
+            )
         return parse_scenario(documents, path.stem)
     except DocumentError as error:
         fields = [
@@ -148,13 +162,12 @@ def read_scenario(path: Path) -> Scenario:
         raise RefusedError(f"{path} is not YAML: {error}") from error
 
 
-def _compare(path: Path, scenario: Scenario, result: dict[str, Any], settings: _Settings) -> Exit:
+def _compare(
+    path: Path, expectation: Expectation, result: dict[str, Any], settings: _Settings
+) -> Exit:
     """Prints the differences from the Expectation, beside JSON on stderr."""
     aside = settings.output == "json"
-    if scenario.expectation is None:
-        click.echo(f"{path}: no Expectation, nothing to check", err=True)
-        return Exit.OK
-    found = list(differences(scenario.expectation, result))
+    found = list(differences(expectation, result))
     if found or not aside:
         many = "1 difference" if len(found) == 1 else f"{len(found)} differences"
         verdict = many if found else "as expected"

@@ -129,6 +129,30 @@ def test_an_invalid_file_is_refused_with_every_flaw_and_the_others_still_run(
     assert "1 admissions" in result.stdout
 
 
+def test_an_empty_file_is_wrong_usage_and_the_others_still_run(tmp_path: Path, fine: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    for text in ("", "# nothing yet\n---\n"):
+        empty.write_text(text, encoding="utf-8")
+
+        result = invoke(empty, fine)
+
+        assert result.exit_code == 2
+        assert f"error: {empty} is empty\nhint: write queues and a Scenario" in result.stderr
+        assert "1 admissions" in result.stdout
+
+
+def test_checking_without_an_expectation_is_wrong_usage(tmp_path: Path, fine: Path) -> None:
+    parts = documents(queue("q", cpu=1), waiting("w", "q", cpu=1))
+    bare = write(tmp_path / "bare.yaml", parts)
+
+    result = invoke("--check", bare, fine)
+
+    assert result.exit_code == 2
+    assert f"{bare} has no Expectation, so there is nothing to check" in result.stderr
+    assert "1 of 2 files as expected" in result.stdout
+    assert invoke(bare).exit_code == 0
+
+
 def test_what_is_not_yaml_is_refused_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text("kind: Scenario\nkind: Load\n", encoding="utf-8")

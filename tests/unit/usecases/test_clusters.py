@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 import pytest
-from sluice.core.cycle import schedule
+from sluice.core.cycle import decide
 from sluice.core.document import DocumentError
 from sluice.core.fleet import SILENT_MS, cost
 from sluice.core.objects import parse_objects
@@ -177,8 +177,35 @@ def test_a_cordoned_cluster_says_so() -> None:
     assert why(plane) == ("HELD:ClusterCordoned", "a: is cordoned; b: does not offer spot")
 
 
-def wishes(*entries: dict[str, Any], **options: Any) -> Workload:
-    return a_workload(options={"placement": list(entries), **options})
+def test_a_flavor_that_no_cluster_takes_is_left_for_the_next_one() -> None:
+    plane = a_plane({"a": {"cordoned": True}, "b": {"flavors": [ON_DEMAND]}}, SPOT, ON_DEMAND)
+
+    record = placed(plane)
+
+    assert (record.cluster, used(record)) == ("b", {ON_DEMAND})
+
+
+def test_what_no_cluster_takes_clears_nobody_off_and_keeps_no_room() -> None:
+    plane = a_plane({"a": {}, "b": {}}, SPOT)
+    made = queue("a", 1, preemption={"withinClusterQueue": "LowerPriority"})
+    assert plane.catalog.edit(CatalogEdit(2, (("ClusterQueue", "a", made),), roots=(ROOT,)))
+    nowhere = {"flavor": SPOT, "clusters": ["elsewhere"]}
+    plane.put(a_workload("high", options={"placement": [nowhere]}, priority=9))
+    plane.put(a_workload("low"))
+    plane.admit()(ROOT)
+
+    plane.clock.pass_ms(60_001)
+    plane.admit()(ROOT)
+
+    assert plane.record("low").state is State.ADMITTED
+    assert asked(plane, "high") == (
+        "MISCONFIGURATION:NoMatchingFlavor",
+        "a: the workload does not allow it; b: the workload does not allow it",
+    )
+
+
+def wishes(*entries: dict[str, Any]) -> Workload:
+    return a_workload(options={"placement": list(entries)})
 
 
 def used(workload: Workload) -> set[str]:
@@ -263,6 +290,6 @@ def asked(plane: Plane, workload_id: str) -> tuple[str, str]:
     snapshot = plane.catalog.snapshot()
     config, ledger = configured(snapshot), plane.ledgers.read(ROOT)
     gathered = plane.admit().gather(ROOT, ledger, snapshot, config)
-    scheduler = schedule(config.queues, gathered, ledger.usage, config.policies.of(ROOT))
-    refusal = scheduler.why(workload_id)
+    cycle = decide(config.queues, gathered, config.policies.of(ROOT), of_all=True)
+    refusal = cycle.refusals[workload_id]
     return refusal.reason, refusal.message

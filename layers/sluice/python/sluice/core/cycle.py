@@ -16,8 +16,8 @@ from sluice.core.checks import asked
 from sluice.core.cost_limit import limit_microusd
 from sluice.core.fallback import ANY_FLAVOR, Choice, Market, Taken, choose
 from sluice.core.fleet import Site, busier, choose_cluster, reasons
-from sluice.core.placement import Placement
 from sluice.core.preferences import clusters_for, narrowed, selected
+from sluice.core.reach import reachable, unplaced
 from sluice.core.reasons import Reason
 from sluice.core.reservations import Cells, added, cells, held_by, negative, per_resource
 from sluice.core.spending import charges, priced, spent_after, spent_now
@@ -96,8 +96,14 @@ class Cycle:
         return (*self.released, *self.expired, *self.admitted, *self.preempted)
 
 
-def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
-    """Same input, same cycle."""
+def decide(
+    catalog: Catalog, gathered: Gathered, policy: model.Policy, *, of_all: bool = False
+) -> Cycle:
+    """Same input, same cycle.
+
+    With `of_all` the refusals tell of everybody who goes on waiting, else of the first among equals
+    only.
+    """
     now = gathered.now
     released = tuple(
         Step(lifecycle.release(w, now), w.reservation.cq, negative(held_by(w)))
@@ -118,6 +124,8 @@ def decide(catalog: Catalog, gathered: Gathered, policy: model.Policy) -> Cycle:
     waiting = {w.id: w for w in gathered.waiting}
     holders = {w.id: w for w in gathered.holders}
     admitted, refusals, sites = [], dict(plan.refusals), gathered.sites
+    if of_all:
+        refusals |= {name: scheduler.why(name) for name in scheduler.waiting_ids()}
     for admission in plan.admissions:
         workload = waiting[admission.workload]
         assigned = tuple(
@@ -355,6 +363,7 @@ def asking(
     queue = catalog.cluster_queues[workload.cq]
     wanted = narrowed(plain, workload, queue, gathered.now)
     wanted = selected(wanted, workload.namespace, queue, gathered.labels)
+    wanted = reachable(wanted, workload, queue, gathered.sites, gathered.market, gathered.now)
     return priced(wanted, workload, queue, gathered.sites, catalog.budgets)
 
 
@@ -390,21 +399,6 @@ def unlisted(cq: str, amounts: Cells) -> model.Holding:
         assigned.append(model.PodSetAssignment(str(number), 1, {resource: flavor}))
     workload = model.Workload(f"{UNLISTED}{cq}", cq, tuple(pod_sets), preemptible=False)
     return model.Holding(workload, model.Assignment(tuple(assigned)), since_ms=0)
-
-
-def unplaced(flavors: frozenset[str], market: Market, placement: Placement) -> tuple[Reason, str]:
-    """Why no cluster takes what quota would allow: what EC2 says first, then each cluster."""
-    closed = [
-        closure
-        for name in sorted(market.offers)
-        if market.offered(name, flavors)
-        for closure in market.closed_to(name, flavors)
-    ]
-    if closed and placement.reason is Reason.INSUFFICIENT_INSTANCE:
-        first = min(closed, key=lambda each: each.until)
-        return first.reason, first.message
-    message = reasons(placement) or f"no Cluster offers {', '.join(sorted(flavors))}"
-    return placement.reason or Reason.CLUSTER_UNREACHABLE, message
 
 
 def preemption(by: str, reason: str) -> Intent:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from sluice.core.document import Fields
 
-# A workload that was just placed is not evicted again: node start-up alone costs this much.
+# Generated work runs for less than a node takes to start: evicting it would only waste it. An
+# installation says so in its SchedulingPolicy (`minRuntime`), which is 0s unless it does.
 DEFAULT_MIN_RUN_MS: Final = 60_000
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})  # shared by a million workloads
 

@@ -6,12 +6,11 @@ import json
 import zlib
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.cycle import schedule
+from sluice.core.cycle import decide
 from sluice.core.identity import elsewhere_id
-from sluice.core.reasons import Reason
 from sluice.core.submission import NO_QUEUE
 from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
 from sluice.errors import ClusterError
@@ -329,30 +328,20 @@ class Query:
             if packed:
                 lines = json.loads(zlib.decompress(bytes(packed)))
                 found |= {i: (code, message, at) for i, (code, message, at) in lines.items()}
-            asked, parked = self._asked(root)
-            for refusal in asked:
+            for refusal in self._asked(root).values():
                 said = (refusal.reason.value, refusal.message, refusal.position)
-                kept = found.get(refusal.workload)
-                # One that fits and is passed over: a pass that could not place it knows why.
-                if kept and refusal.workload in parked and refusal.reason is Reason.BEHIND_HIGHER:
-                    said = (*kept[:2], refusal.position)
                 found[refusal.workload] = said
         return Refusals(found)
 
-    def _asked(self, root: str) -> tuple[list[Refusal], frozenset[str]]:
-        """What a pass over the tree would refuse at this moment, and whom it would pass over.
-
-        Nothing is written.
-        """
+    def _asked(self, root: str) -> Mapping[str, Refusal]:
+        """What a cycle would refuse at this moment that passes nobody over; nothing is written."""
         snapshot = self.catalog.snapshot()
         config = configured(snapshot)
         if root not in config.queues.roots():
-            return [], frozenset()
-        ledger = self.ledgers.read(root)
-        gathered = self.admit.gather(root, ledger, snapshot, config)
-        scheduler = schedule(config.queues, gathered, ledger.usage, config.policies.of(root))
-        scheduler.run_pass(gathered.now)
-        return [scheduler.why(name) for name in scheduler.waiting_ids()], gathered.parked
+            return {}
+        gathered = self.admit.gather(root, self.ledgers.read(root), snapshot, config)
+        fresh = replace(gathered, parked=frozenset())
+        return decide(config.queues, fresh, config.policies.of(root), of_all=True).refusals
 
     def _views(self, workloads: Sequence[Workload]) -> list[Json]:
         now = self.clock.now()
