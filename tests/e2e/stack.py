@@ -126,8 +126,8 @@ class Stack:
         path.write_text("\n---\n".join(json.dumps(document) for document in documents))
         self.sluice("apply", "-f", str(path))
 
-    def queue(self, cpu: str, flavors: Sequence[str] = ("spot",)) -> str:
-        """A new ClusterQueue with so much CPU a flavor, which is its own root; its LocalQueue."""
+    def queue(self, cpu: str, flavors: Sequence[str] = ("spot",), **spec: Any) -> str:
+        """A new ClusterQueue with so much CPU a flavor, by default its own root; its LocalQueue."""
         name = f"q-{uuid.uuid4().hex[:8]}"
         resources = [
             {"name": "cpu", "nominalQuota": cpu},
@@ -143,7 +143,7 @@ class Stack:
                 "apiVersion": kueue,
                 "kind": "ClusterQueue",
                 "metadata": {"name": name},
-                "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+                "spec": {"namespaceSelector": {}, "resourceGroups": [group], **spec},
             },
             {
                 "apiVersion": kueue,

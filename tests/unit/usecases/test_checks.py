@@ -240,3 +240,32 @@ def test_a_gated_workload_can_be_cancelled_like_any_other() -> None:
 
     assert phase(plane.record()) == "ADMITTED"
     assert plane.sweep()().kicked == (ROOT,)
+
+
+def test_a_check_that_the_queue_no_longer_has_holds_nobody_back() -> None:
+    plane = a_plane(check("approval"), check("licence"))
+    reserved(plane)
+    assert say(plane, "approval", CheckState.READY).gated
+
+    left = {"admissionChecksStrategy": {"admissionChecks": [{"name": "approval"}]}}
+    put = (("ClusterQueue", "a", queue("a", 2, **left)),)
+    assert plane.catalog.edit(CatalogEdit(2, put, roots=(ROOT,)))
+    plane.admit()(ROOT)
+
+    assert not plane.record().gated
+
+
+def test_a_stopped_queue_takes_back_what_only_waits_for_its_checks() -> None:
+    plane = a_plane(check("approval"))
+    reserved(plane)
+
+    strategy = {"admissionChecksStrategy": {"admissionChecks": [{"name": "approval"}]}}
+    put = (("ClusterQueue", "a", queue("a", 2, stopPolicy="Hold", **strategy)),)
+    assert plane.catalog.edit(CatalogEdit(2, put, roots=(ROOT,)))
+    plane.admit()(ROOT)
+    assert plane.record().intent is not None
+    record = stopped(plane)
+
+    assert (record.state, record.held, record.reservation) == (State.PENDING, False, None)
+    assert record.reason["code"] == "HELD:QueueCordoned"
+    assert plane.ledgers.read(ROOT).usage == {}

@@ -64,6 +64,21 @@ def test_a_job_that_ended_finishes_its_workload_and_keeps_the_quota_for_admit(
     assert plane.logs.list("w1") == [f"0/{POD}/main"]
 
 
+def test_a_job_that_ran_too_long_says_so_and_not_how_its_pods_obeyed() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB, exit_code=143)
+    job = plane.kubernetes.objects["Job", NAMESPACE, JOB]
+    job["spec"]["activeDeadlineSeconds"] = 60
+    ended = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+    set_status(plane, "Job", JOB, conditions=[ended])
+
+    plane.look()
+
+    message = "it ran longer than the 60 s of deadlines.maxRuntime (DeadlineExceeded)"
+    assert plane.record().result["message"] == message
+
+
 def test_the_end_of_an_array_says_which_of_its_members_did_what() -> None:
     plane = Plane()
     plane.dispatched()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sluice.core import workload as lifecycle
 from sluice.core.backoff import backoff_ms
 from sluice.core.flavors import required_checks
-from sluice.core.model import BUDGET_CHECK, CheckState
+from sluice.core.model import BUDGET_CHECK, CheckState, StopPolicy
 from sluice.core.reasons import Reason
 from sluice.core.workload import Intent, IntentKind, State
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from sluice.core import model
+    from sluice.core.catalog import Catalog
     from sluice.core.workload import Change, Workload
 
 
@@ -53,12 +54,22 @@ def waits_for(workload: Workload) -> str:
     return f"has its quota; waits for admission check {', '.join(left)}"
 
 
-def steps(gated: Iterable[Workload], now: int) -> Iterator[Change]:
-    """What the answers do, as far as they decide."""
+def steps(gated: Iterable[Workload], queues: Catalog, now: int) -> Iterator[Change]:
+    """What the answers do, as far as they decide; of checks that the queue still has.
+
+    Where a queue is stopped what only holds quota gives it back, as in Kueue.
+    """
     for workload in gated:
-        if workload.state is not State.ADMITTED or not workload.gated:
+        queue = queues.cluster_queues.get(workload.cq)
+        if workload.state is not State.ADMITTED or not workload.gated or queue is None:
             continue
-        found = states(workload)
+        if (stopped := _stopped(workload, queue, queues)) is not None:
+            message = f"{stopped} is stopped; it had quota, and waited for its admission checks"
+            yield lifecycle.reclaim(
+                workload, Intent(IntentKind.PREEMPT, Reason.QUEUE_CORDONED, message)
+            )
+            continue
+        found = {n: said for n, said in states(workload).items() if n in queue.admission_checks}
         if (name := _first(found, CheckState.REJECTED)) is not None:
             message = f"admission check {name} rejected it{_said(workload, name)}"
             intent = Intent(IntentKind.DEACTIVATE, Reason.ADMISSION_CHECK, message)
@@ -72,6 +83,15 @@ def steps(gated: Iterable[Workload], now: int) -> Iterator[Change]:
             yield lifecycle.reclaim(workload, intent)
         elif set(found.values()) <= {CheckState.READY}:
             yield lifecycle.pass_checks(workload)
+
+
+def _stopped(workload: Workload, queue: model.ClusterQueue, queues: Catalog) -> str | None:
+    local = queues.local_queues.get(workload.queue)
+    if queue.stop_policy is not StopPolicy.NONE:
+        return f"ClusterQueue {queue.name}"
+    if local is not None and local.stop_policy is not StopPolicy.NONE:
+        return f"LocalQueue {local.key}"
+    return None
 
 
 def _first(found: Mapping[str, CheckState], state: CheckState) -> str | None:

@@ -402,5 +402,9 @@ def unlisted(cq: str, amounts: Cells) -> model.Holding:
 
 
 def preemption(by: str, reason: str) -> Intent:
+    """Who is preempted yields to somebody, or (`by` empty) leaves a queue that is stopped."""
+    if not by:
+        message = f"its queue is stopped ({reason})"
+        return Intent(IntentKind.PREEMPT, Reason.QUEUE_CORDONED, message)
     message = f"yields its quota to {by} ({reason})"
     return Intent(IntentKind.PREEMPT, Reason.PREEMPTED, message, by=by)

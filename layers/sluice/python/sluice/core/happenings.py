@@ -84,7 +84,9 @@ def _of_checks(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
             what = f"AdmissionCheckAnswered:{answer['check']}"
             yield Happening(now, answer["at"], what, message, answer)
     if before is not None and before.gated and now.state is State.ADMITTED and not now.gated:
-        yield Happening(now, at, "AdmissionChecksPassed", "every admission check says Ready")
+        # The stream counts in seconds; it cannot have been before the last answer.
+        passed = max((at, *(answer["at"] for answer in now.answers)))
+        yield Happening(now, passed, "AdmissionChecksPassed", "no admission check holds it back")
 
 
 def _entered(now: Workload, at: int) -> Happening:

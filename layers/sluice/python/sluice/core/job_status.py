@@ -24,6 +24,8 @@ _WAITING = {
     "RunContainerError": Reason.CONTAINER_START,
 }
 
+TOO_LONG = "DeadlineExceeded"  # why a Job failed that ran for its activeDeadlineSeconds
+
 Document = Mapping[str, Any]
 
 
@@ -47,10 +49,13 @@ def outcome(job: Document) -> Document | None:
     condition = _final(job)
     if condition is None:
         return None
+    reason, message = condition.get("reason") or condition["type"], condition.get("message") or ""
+    if reason == TOO_LONG and (longest := job["spec"].get("activeDeadlineSeconds")):
+        message = f"it ran longer than the {longest} s of deadlines.maxRuntime ({TOO_LONG})"
     return {
         "succeeded": _FINAL[condition["type"]],
-        "reason": condition.get("reason") or condition["type"],
-        "message": condition.get("message") or "",
+        "reason": reason,
+        "message": message,
         **_indexes(job),
     }
 

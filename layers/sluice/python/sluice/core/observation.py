@@ -275,7 +275,8 @@ def _result(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any
     result["nodes"] = sorted(
         {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
     )
-    if not ended["succeeded"] and (why := job_status.why_failed(pods)):
+    killed = ended["reason"] == job_status.TOO_LONG  # so that what its pods say is no cause
+    if not (ended["succeeded"] or killed) and (why := job_status.why_failed(pods)):
         result["message"] = why
     return result
 

@@ -169,7 +169,7 @@ class Admit:
             and queues.root_of(local.cluster_queue) == root
         }
         Dependencies(self.workloads, self.clock)(snapshot, namespaces)
-        decide_gated(self.workloads, self.clock, root)
+        decide_gated(self.workloads, self.clock, queues, root)
 
     def gather(
         self,

@@ -146,8 +146,13 @@ class Apply:
         self.kicks.kick(roots)
 
     def _require_unused(self, snapshot: CatalogSnapshot, kind: str, name: str) -> None:
-        """Raises ConflictError while workloads wait in a queue, or hold a cluster."""
+        """Raises ConflictError while workloads wait in a queue, or hold a cluster or a flavor."""
         queues = configured(snapshot).queues
+        if kind == "ResourceFlavor" and (where := self._holding(queues, name)):
+            raise ConflictError(
+                f"ResourceFlavor {name} is in use by work of {', '.join(where)}; wait for it or "
+                "cancel it"
+            )
         ids: list[str] = []
         if kind == "LocalQueue" and name in queues.local_queues:
             cq = queues.local_queues[name].cluster_queue
@@ -164,6 +169,18 @@ class Apply:
         if ids:
             some = ", ".join(ids[:IN_USE_SHOWN])
             raise ConflictError(f"{kind} {name} is in use by {len(ids)}: {some}")
+
+    def _holding(self, queues: Queues, flavor: str) -> list[str]:
+        """ClusterQueues with quota of a flavor in use, also of one that they have no longer.
+
+        A workload that moves is rendered anew with the flavors of its reservation.
+        """
+        return sorted(
+            cq
+            for root in queues.roots()
+            for cq, amounts in self.ledgers.read(root).usage.items()
+            if any(cell.startswith(f"{flavor}|") and amount for cell, amount in amounts.items())
+        )
 
 
 def key_of(document: Mapping[str, Any]) -> Key:

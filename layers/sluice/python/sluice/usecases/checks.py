@@ -13,6 +13,7 @@ from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError,
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
+    from sluice.core.catalog import Catalog as Queues
     from sluice.ports import Clock, Kicks, Workloads
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
@@ -23,10 +24,10 @@ MOST_TEXT = 500
 MOST_ANSWERS = 100  # of all checks to one generation
 
 
-def decide_gated(workloads: Workloads, clock: Clock, root: str) -> int:
+def decide_gated(workloads: Workloads, clock: Clock, queues: Queues, root: str) -> int:
     """Do what the answers so far ask for; how many records changed."""
     gated = workloads.get_many(workloads.inbox(checks_key(root), limit=LOOKED_AT))
-    steps = list(checks.steps(gated, clock.now()))
+    steps = list(checks.steps(gated, queues, clock.now()))
     return sum(workloads.apply(steps)) if steps else 0
 
 

@@ -69,7 +69,7 @@ class Explain:
     query: Query
 
     def __call__(self, caller: Authority, reference: str) -> Json:
-        workload = self.query.find(caller, reference)
+        workload = self.query.rooted(self.query.find(caller, reference))
         now = self.query.clock.now()
         refusals = self.query.refusals([workload.root])
         view = workload_view(workload, refusals, now)
@@ -148,7 +148,9 @@ class Explain:
         shown = [
             _line(caller, w, w.reservation.at if w.reservation else 0) for w in holders[:SHOWN]
         ]
-        elsewhere = workload.held or workload.blocked  # no quota in the world would start it
+        otherwise = why is not None and not about_quota(why["code"])
+        # No quota in the world would start those.
+        elsewhere = workload.held or workload.blocked or otherwise
         return {
             "headline": headline(workload, why, options, holders),
             "quota": [line for option in options for line in option.lines()],
@@ -215,11 +217,16 @@ def settled(workload: Workload) -> str:
     return sentences.get(now, f"It is {now}" + (f": {intent}" if intent else end))
 
 
+def about_quota(code: str) -> bool:
+    """Whether a reason to wait is a matter of quota, so that more of it could help."""
+    return code.startswith(("QUOTA:", "PRIORITY:", "FAIRSHARE:"))
+
+
 def headline(
     workload: Workload, why: Json | None, options: Sequence[Option], holders: Sequence[Workload]
 ) -> str:
     """What matters most, in one line: what it asks, what is free, who has the rest."""
-    if why and not why["code"].startswith(("QUOTA:", "PRIORITY:", "FAIRSHARE:")):
+    if why and not about_quota(why["code"]):
         return f"It waits: {why['message'] or why['code']}"
     short = [
         f"{format_quantity(r, amount)} {r} of flavor {option.flavor} asked, "
@@ -230,7 +237,8 @@ def headline(
         if option.available[r] < amount
     ]
     if short and not any(option.fits for option in options):
-        held = f"; {len(holders)} workload{'s' * (len(holders) != 1)} hold the rest"
+        one = len(holders) == 1
+        held = f"; {len(holders)} {'workload holds' if one else 'workloads hold'} the rest"
         return f"It waits for quota of {workload.cq}: {short[0]}" + (held if holders else "")
     if why:
         return f"It waits: {why['message'] or why['code']}"

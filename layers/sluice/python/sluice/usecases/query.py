@@ -175,6 +175,13 @@ class Query:
         seen |= {i: refused[own] for i, own in elsewhere.items() if own in refused}
         return {i: seen[i] for i in ids if i in seen}
 
+    def rooted(self, workload: Workload) -> Workload:
+        """The record, below the root of now: a queue may move to another tree while work waits."""
+        queues = configured(self.catalog.snapshot()).queues
+        if workload.reservation is not None or workload.cq not in queues.cluster_queues:
+            return workload
+        return replace(workload, root=queues.root_of(workload.cq))
+
     def manifest(self, caller: Authority, reference: str) -> Json:
         """The document as it was submitted."""
         workload = self.find(caller, reference)
@@ -345,6 +352,7 @@ class Query:
 
     def _views(self, workloads: Sequence[Workload]) -> list[Json]:
         now = self.clock.now()
+        workloads = [self.rooted(w) for w in workloads]
         waiting = [w.root for w in workloads if w.state is State.PENDING]
         refusals = self.refusals(waiting)
         flavors = self.catalog.snapshot().of("ResourceFlavor")

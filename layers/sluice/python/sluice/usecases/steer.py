@@ -147,7 +147,7 @@ class Steer:
             decision = decide(workload)
             if decision.change is None or self.workloads.apply([decision.change]) == [True]:
                 if decision.change is not None:
-                    self.kicks.kick([workload.root])
+                    self.kicks.kick([self.query.rooted(workload).root])
                 return self.query.workload(caller, workload.id) | {"result": decision.result}
             workload = self.query.find(caller, workload.id)
         raise ConflictError(f"workload {workload.id} keeps changing; try again")

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluice.core import tenants
-from sluice.core.cycle import decide
+from sluice.core.cycle import decide, schedule
 from sluice.core.documents import Document, Malformed, from_value
 from sluice.core.submission import Accepted, submission
 from sluice.core.workload import State
 from sluice.usecases.configuration import configured
-from sluice.usecases.explain import options_of, tree_in_use, would_help
+from sluice.usecases.explain import about_quota, options_of, tree_in_use, would_help
 from sluice.usecases.refused import InvalidError
 from sluice.usecases.submit import placed
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
+    from sluice.core.admission import Refusal
     from sluice.core.cycle import Gathered
     from sluice.core.workload import Workload
     from sluice.ports import CatalogSnapshot, LedgerState
@@ -84,9 +85,18 @@ class WhatIf:
         helps = list(would_help(caller, workload, options, (), tree))
         if not any(option.possible for option in options):
             return {"result": NEVER, "message": "; ".join(helps)}
-        refusal = cycle.refusals.get(workload.id)
-        reasons = [refusal.message] if refusal is not None else []
-        return {"result": WAITS, "message": "; ".join(helps or reasons)}
+        refusal = cycle.refusals.get(workload.id) or self._refusal(workload, gathered, ledger)
+        if helps and about_quota(refusal.reason):
+            return {"result": WAITS, "message": "; ".join(helps)}
+        return {"result": WAITS, "message": refusal.message}
+
+    def _refusal(self, workload: Workload, gathered: Gathered, ledger: LedgerState) -> Refusal:
+        """What a pass says to one that stands behind others: its plan names their first only."""
+        config = configured(self.query.catalog.snapshot())
+        policy = config.policies.of(gathered.root)
+        scheduler = schedule(config.queues, gathered, ledger.usage, policy)
+        scheduler.run_pass(gathered.now)
+        return scheduler.why(workload.id)
 
     def _tree(self, workload: Workload, snapshot: CatalogSnapshot) -> Tree:
         """The ledger, and all that a pass would look at beside a workload of this tree."""
