@@ -14,7 +14,7 @@ from typing import Any
 from sluice.core.capacity import PoolPlan
 from sluice.core.checkpointing import Catalogue, Checkpoint
 from sluice.core.faults import Fault
-from sluice.core.happenings import Happening, rank
+from sluice.core.happenings import Happening, as_line, in_order
 from sluice.core.interruption import Notice
 from sluice.core.losses import Loss
 from sluice.core.migration import Advance, Migration
@@ -252,31 +252,26 @@ class RecordedInterruptions:
 @dataclass
 class RecordedTimeline:
     lines: list[Happening] = field(default_factory=list)
+    rows: int = 0
 
     def append(self, happenings: Sequence[Happening]) -> None:
-        self.lines += happenings
+        self.append_together([each] for each in happenings)
 
     def publish(self, happenings: Sequence[Happening]) -> None:
-        self.append(happenings)
+        self.lines += happenings
+
+    def append_together(self, groups: Iterable[Sequence[Happening]]) -> None:
+        for group in groups:
+            self.lines += group
+            self.rows += 1
 
     def of(self, workload_id: str) -> list[Mapping[str, Any]]:
         lines = {
-            (line.at, line.workload.generation, line.what): line
+            (line.at, line.workload.generation, line.what): as_line(line)
             for line in self.lines
             if line.workload.id == workload_id
         }
-        return [
-            {
-                "at": at,
-                "generation": generation,
-                "what": what,
-                "message": line.message,
-                "detail": line.detail,
-            }
-            for (at, generation, what), line in sorted(
-                lines.items(), key=lambda each: (*each[0][:2], rank(each[0][2]))
-            )
-        ]
+        return in_order(lines.values())
 
 
 @dataclass

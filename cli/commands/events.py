@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,8 @@ from cli.output import Column, hint, output_option, rows
 from cli.selection import ENDED, find, one_workload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cli.app import App
 
 FOLLOW_SECONDS = 1.0
@@ -37,10 +39,18 @@ def events(app: App, *, workload: str | None, name: str | None, follow: bool, ou
     rows(items, EVENT_COLUMNS, output, name="what")
     if not items:
         hint("nothing recorded yet")
+    known = {identity(item) for item in items}
     while follow and found["phase"] not in ENDED:
         app.sleep(FOLLOW_SECONDS)
         found = app.client.workload(found["id"])
-        known = len(items)
         items = app.client.ask("workloads", found["id"], "events")["items"]
-        for item in items[known:]:
+        for item in items:
+            if identity(item) in known:
+                continue
+            known.add(identity(item))
             click.echo("  ".join(column.cell(item) for column in EVENT_COLUMNS))
+
+
+def identity(item: Mapping[str, Any]) -> tuple[int, int, str]:
+    """Where a line stands may change: one that happened earlier can become known later."""
+    return item["at"], item["generation"], item["what"]

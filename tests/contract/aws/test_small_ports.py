@@ -77,6 +77,21 @@ def test_a_timeline_is_ordered_by_time_and_bears_repetition(ports: Ports) -> Non
     assert ports.timeline.of("nobody") == []
 
 
+def test_lines_of_one_change_are_written_together_and_read_one_by_one(ports: Ports) -> None:
+    change = [happening(NOW + 2, "QuotaReleased"), happening(NOW, "Admitted", "to a")]
+
+    for _ in range(2):
+        ports.timeline.append_together([change, [happening(NOW + 1, "Held")]])
+
+    lines = ports.timeline.of("w1")
+    assert [(line["at"] - NOW, line["what"]) for line in lines] == [
+        (0, "Admitted"), (1, "Held"), (2, "QuotaReleased"),
+    ]  # fmt: skip
+    assert lines[0] == {
+        "at": NOW, "generation": 0, "what": "Admitted", "message": "to a", "detail": {"n": 1},
+    }  # fmt: skip
+
+
 def test_one_batch_may_hold_the_same_line_twice(ports: Ports) -> None:
     ports.timeline.append([happening(NOW, "Submitted"), happening(NOW, "Submitted")])
 

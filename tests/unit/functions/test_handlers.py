@@ -30,7 +30,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
     """A control plane in memory that every handler finds through bootstrap."""
     plane = Plane()
     relaying = Relay(
-        plane.kicks, plane.commands, RecordedProvisions(), plane.timeline, RecordedTimeline()
+        plane.kicks, plane.commands, RecordedProvisions(), RecordedTimeline(), plane.timeline
     )
     for name, use in {
         "submit": plane.submit(),

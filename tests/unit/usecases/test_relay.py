@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sluice.core import workload as lifecycle
+from sluice.core.happenings import story
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.usecases.relay import Changed, Relay
 
@@ -26,8 +27,8 @@ class Relayed:
             [Changed(*pair, NOW) for pair in changes]
         )
         self.kicks, self.sent = kicks.roots, self.commands.sent
-        self.told = [line.what for line in timeline.lines]
-        assert [line.what for line in bus.lines] == self.told
+        self.told = [line.what for line in bus.lines]
+        self.published, self.written, self.rows = bus, timeline, timeline.rows
 
 
 PENDING, ADMITTED = a_workload(), admitted()
@@ -96,15 +97,15 @@ def test_commands_are_grouped_by_cluster() -> None:
 
 
 def test_a_repeated_change_makes_equal_lines() -> None:
-    timeline = RecordedTimeline()
+    bus = RecordedTimeline()
     relay = Relay(
-        RecordedKicks(), RecordedCommands(), RecordedProvisions(), timeline, RecordedTimeline()
+        RecordedKicks(), RecordedCommands(), RecordedProvisions(), RecordedTimeline(), bus
     )
 
     for now in (NOW, NOW + 5_000):
         relay([Changed(None, PENDING, now), Changed(PENDING, ADMITTED, now)])
 
-    assert timeline.lines[:2] == timeline.lines[2:]
+    assert bus.lines[:2] == bus.lines[2:]
 
 
 def test_every_transition_of_the_life_is_told() -> None:
@@ -128,6 +129,80 @@ def test_every_transition_of_the_life_is_told() -> None:
         "Submitted", "Admitted", "Dispatched", "Running", "Cancelling", "Stopped",
         "Cancelled", "QuotaReleased",
     ]  # fmt: skip
+
+
+SUCCESS = {"succeeded": True, "reason": "CompletionsReached", "message": "as expected"}
+
+
+def lived(*turns: str) -> list[Workload]:
+    """All versions of a record; a turn is a transition of the protocol, a second after the last."""
+    life, now = [a_workload(created_at=NOW)], NOW
+
+    def change(turn: str, workload: Workload) -> lifecycle.Change:
+        reservation = replace(ADMITTED.reservation, generation=workload.generation)  # type: ignore[type-var]
+        match turn:
+            case "admit":
+                return lifecycle.admit(workload, reservation, ROOT, now)
+            case "claim":
+                return lifecycle.claim(workload, f"u{workload.generation}", now)
+            case "start":
+                return lifecycle.start(workload, now)
+            case "finish":
+                return lifecycle.finish(workload, SUCCESS, now)
+            case "gone":
+                return lifecycle.gone(workload)
+            case "release":
+                return lifecycle.release(workload, now)
+            case "move":
+                return lifecycle.move(workload, "s3://saved", now)
+        return lifecycle.reclaim(workload, Intent(IntentKind(turn), "X", "why"))
+
+    for turn in turns:
+        now += 1000
+        life.append(lifecycle.after(change(turn, life[-1])))
+    return life
+
+
+RAN = ("admit", "claim", "start")
+STOPPED = ("gone", "release")
+
+
+@pytest.mark.parametrize(
+    ("rows", "turns"),
+    [
+        (0, ()),
+        (0, (*RAN, "finish")),
+        (1, (*RAN, "finish", "release")),
+        (3, (*RAN, "cancel", *STOPPED)),
+        (3, (*RAN, "fail", *STOPPED)),
+        (3, (*RAN, "requeue", *STOPPED)),
+        (4, (*RAN, "preempt", *STOPPED, *RAN, "finish", "release")),
+        (3, (*RAN, "migrate", "gone", "move", "claim", "start", "finish", "release")),
+        (3, ("admit", "requeue", *STOPPED)),
+    ],
+    ids=lambda each: "-".join(each) if isinstance(each, tuple) else str(each),
+)
+def test_what_is_written_and_what_the_record_tells_is_all_that_was_published(
+    rows: int, turns: tuple[str, ...]
+) -> None:
+    life = lived(*turns)
+    relayed = Relayed(*zip([None, *life], life, strict=False))
+
+    told = story(relayed.written.of("w1"), life[-1])
+
+    assert told == relayed.published.of("w1")
+    assert relayed.written.rows == rows
+
+
+def test_a_corrected_submission_does_not_hide_that_it_was_refused() -> None:
+    waiting = a_workload(blocked=True, created_at=NOW)
+    refused = lifecycle.after(lifecycle.reject_pending(waiting, "X", "spec", "no such", NOW + 1))
+    corrected = a_workload(created_at=NOW + 2)
+    relayed = Relayed((None, waiting), (waiting, refused), (refused, corrected))
+
+    told = [line["what"] for line in story(relayed.written.of("w1"), corrected)]
+
+    assert sorted(told) == ["Rejected", "Submitted", "Submitted"]
 
 
 def test_provision_is_asked_when_the_ledger_has_grown_on_a_cluster() -> None:

@@ -211,7 +211,13 @@ class Observers(Protocol):
 
 
 class Timeline(Protocol):
+    """What no record of a workload tells any more (`core.happenings.unrecorded`)."""
+
     def append(self, happenings: Sequence[Happening]) -> None: ...
+
+    def append_together(self, groups: Iterable[Sequence[Happening]]) -> None:
+        """The lines of a group are those of one change of one workload; they are one write."""
+        ...
 
     def of(self, workload_id: str) -> list[Mapping[str, Any]]:
         """`{at, generation, what, message, detail}`, oldest first."""

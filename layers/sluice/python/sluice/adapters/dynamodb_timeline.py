@@ -1,14 +1,14 @@
-"""The table Timeline: what happened to each workload, for people."""
+"""The table Timeline: what happened to each workload that its record does not tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
-from sluice.core.happenings import rank
+from sluice.core.happenings import as_line, in_order
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -24,18 +24,20 @@ class DynamoDBTimeline:
     table: str
 
     def append(self, happenings: Sequence[Happening]) -> None:
-        """Keys are made from the happening itself, so a repetition overwrites its equal."""
+        self.append_together([each] for each in happenings)
+
+    def append_together(self, groups: Iterable[Sequence[Happening]]) -> None:
+        """Keys are made from the happenings themselves, so a repetition overwrites its equal."""
         rows = {}
-        for each in happenings:
-            workload = each.workload
-            at = f"{each.at:013d}#{workload.generation:04d}#{each.what}"
-            rows[workload.id, at] = to_item(
+        for group in groups:
+            first = min(group, key=lambda each: (each.at, each.workload.generation))
+            at = f"{first.at:013d}#{first.workload.generation:04d}#{first.what}"
+            rows[first.workload.id, at] = to_item(
                 {
-                    "id": workload.id,
+                    "id": first.workload.id,
                     "at": at,
-                    "message": each.message,
-                    "detail": dict(each.detail),
-                    "expires": each.at // 1000 + KEPT_SECONDS,
+                    "lines": [_stored(each) for each in group],
+                    "expires": max(each.at for each in group) // 1000 + KEPT_SECONDS,
                 }
             )
         put_all(self.client, self.table, list(rows.values()))
@@ -47,16 +49,24 @@ class DynamoDBTimeline:
             ExpressionAttributeNames={"#id": "id"},
             ExpressionAttributeValues=to_item({":id": workload_id}),
         )
-        lines = [_line(from_item(item)) for page in pages for item in page["Items"]]
-        return sorted(lines, key=lambda each: (each["at"], each["generation"], rank(each["what"])))
+        rows = [from_item(item) for page in pages for item in page["Items"]]
+        return in_order([line for row in rows for line in _lines(row)])
 
 
-def _line(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def _stored(happening: Happening) -> Mapping[str, Any]:
+    """Without what is empty: one line less than 1 KB after another costs as much as one."""
+    return {name: value for name, value in as_line(happening).items() if value or name == "at"}
+
+
+def _lines(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Of a row; those of older versions hold one line, which their key names."""
     at, generation, what = row["at"].split("#", 2)
-    return {
-        "at": int(at),
-        "generation": int(generation),
-        "what": what,
-        "message": row.get("message", ""),
-        "detail": row.get("detail", {}),
-    }
+    named = {"at": int(at), "generation": int(generation), "what": what}
+    for line in row.get("lines", [{**row, **named}]):
+        yield {
+            "at": line["at"],
+            "generation": line.get("generation", 0),
+            "what": line["what"],
+            "message": line.get("message", ""),
+            "detail": line.get("detail", {}),
+        }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core import checks
-from sluice.core.workload import ON_CLUSTER, IntentKind, State, Workload
+from sluice.core.workload import ON_CLUSTER, TERMINAL, IntentKind, State, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     if before is None or (before.state, before.generation) != (now.state, now.generation):
         yield _entered(now, at)
     elif now.state is State.DISPATCHED and now.started_at and not before.started_at:
-        yield Happening(now, now.started_at, "Running", f"all pods ready on {now.cluster}")
+        yield _running(now)
     elif now.held != before.held:
         what = "Held" if now.held else "Released"
         yield Happening(now, at, what, "held by a user" if now.held else "back in its queue")
@@ -60,6 +60,75 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
         yield Happening(now, at, "Stopped", "its pods are proven gone")
     if before is not None and before.reservation and not now.reservation:
         yield Happening(before, at, "QuotaReleased", f"quota of {before.cq} given back")
+
+
+def unrecorded(before: Workload | None, now: Workload, at: int) -> list[Happening]:
+    """The lines that somebody has to write down: neither the record tells them, nor will it.
+
+    Those that it told until this change are among them.
+    """
+    told = list(told_by(now))
+    lines = [*(told_by(before) if before is not None else ()), *happenings(before, now, at)]
+    return [line for line in lines if not any(_same(line, other) for other in told)]
+
+
+def told_by(record: Workload) -> Iterator[Happening]:
+    """The lines that follow from the record itself, so that nobody has to write them down."""
+    if record.state is State.REJECTED:
+        yield _entered(record, record.created_at)
+        return
+    yield _submitted(replace(record, generation=0))
+    for run in record.runs:
+        if run["generation"] < record.generation:
+            ran = {
+                name: run.get(name, 0) for name in ("admitted_at", "dispatched_at", "started_at")
+            }
+            kept = {"generation": run["generation"], "cluster": run.get("cluster", "")}
+            yield from _stages(replace(record, **kept, **ran, reservation=None, uid=""))
+    yield from _stages(record)
+    if record.state in TERMINAL and record.finished_at:
+        yield _entered(record, record.finished_at)
+
+
+def _stages(record: Workload) -> Iterator[Happening]:
+    """How far its generation came."""
+    if record.cluster and record.admitted_at:
+        yield _admitted(record, record.admitted_at)
+    if record.cluster and record.dispatched_at:
+        yield _dispatched(record, record.dispatched_at)
+    if record.cluster and record.started_at:
+        yield _running(record)
+
+
+def _same(one: Happening, other: Happening) -> bool:
+    return as_line(one) == as_line(other)
+
+
+def as_line(happening: Happening) -> dict[str, Any]:
+    """As people and programs read it: at, generation, what, message, detail."""
+    return {
+        "at": happening.at,
+        "generation": happening.workload.generation,
+        "what": happening.what,
+        "message": happening.message,
+        "detail": dict(happening.detail),
+    }
+
+
+def story(written: Iterable[Mapping[str, Any]], record: Workload) -> list[Mapping[str, Any]]:
+    """All that happened to a workload, oldest first: what was written down and what it tells.
+
+    Of two accounts of the same the written one counts: it was made when more was known.
+    """
+    lines: dict[tuple[int, int, str], Mapping[str, Any]] = {}
+    for line in (*map(as_line, told_by(record)), *written):
+        lines[line["at"], line["generation"], line["what"]] = line
+    return in_order(lines.values())
+
+
+def in_order(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """By time; what happened within one millisecond as a life goes."""
+    return sorted(lines, key=lambda line: (line["at"], line["generation"], rank(line["what"])))
 
 
 def _of_waits(before: Workload | None, now: Workload) -> Iterator[Happening]:
@@ -95,14 +164,13 @@ def _entered(now: Workload, at: int) -> Happening:
             message = now.reason.get("message") or "back in its queue"
             return Happening(now, at, "Requeued", message, {"reason": now.reason.get("code", "")})
         case State.PENDING:
-            return Happening(now, now.created_at, "Submitted", f"waits in {now.queue}")
+            return _submitted(now)
         case State.REJECTED:
             return Happening(now, now.created_at, "Rejected", now.reason.get("message", ""))
         case State.ADMITTED:
-            return Happening(now, now.admitted_at or at, "Admitted", _admission(now))
+            return _admitted(now, now.admitted_at or at)
         case State.DISPATCHED:
-            message = f"Job created on {now.cluster}"
-            return Happening(now, now.dispatched_at or at, "Dispatched", message, {"uid": now.uid})
+            return _dispatched(now, now.dispatched_at or at)
         case State.RECLAIMING:
             intent = now.intent
             kind = intent.kind if intent else IntentKind.REQUEUE
@@ -127,6 +195,22 @@ _RECLAIMS = {
     IntentKind.DEACTIVATE: "Deactivating",
     IntentKind.MIGRATE: "Migrating",
 }
+
+
+def _submitted(now: Workload) -> Happening:
+    return Happening(now, now.created_at, "Submitted", f"waits in {now.queue}")
+
+
+def _admitted(now: Workload, at: int) -> Happening:
+    return Happening(now, at, "Admitted", _admission(now))
+
+
+def _dispatched(now: Workload, at: int) -> Happening:
+    return Happening(now, at, "Dispatched", f"Job created on {now.cluster}", {"uid": now.uid})
+
+
+def _running(now: Workload) -> Happening:
+    return Happening(now, now.started_at, "Running", f"all pods ready on {now.cluster}")
 
 
 def _admission(now: Workload) -> str:

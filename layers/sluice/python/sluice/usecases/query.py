@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.cycle import decide
+from sluice.core.happenings import story
 from sluice.core.identity import elsewhere_id
 from sluice.core.submission import NO_QUEUE
 from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
@@ -193,7 +194,8 @@ class Query:
 
     def events(self, caller: Authority, reference: str) -> Json:
         workload = self.find(caller, reference)
-        return {"items": [dict(line) for line in self.timeline.of(workload.id)]}
+        lines = story(self.timeline.of(workload.id), workload)
+        return {"items": [dict(line) for line in lines]}
 
     def machines(self, caller: Authority, reference: str) -> Json:
         """Where its pods run now: node, and what the inventory knows of the instance."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.core.happenings import happenings
+from sluice.core.happenings import happenings, unrecorded
 from sluice.core.workload import TERMINAL, IntentKind, State, Workload, awaits_release
 from sluice.ports import Bus, Commands, Kicks, Provisions, Timeline
 
@@ -39,9 +39,10 @@ class Relay:
         for cluster, ids in by_cluster.items():
             self.commands.send(cluster, ids)
         self.provisions.ask(c.after.cluster for c in changes if wants_capacity(c))
-        lines = [line for c in changes for line in happenings(c.before, c.after, c.at)]
-        if lines:
-            self.timeline.append(lines)
+        written = [lines for c in changes if (lines := unrecorded(c.before, c.after, c.at))]
+        if written:
+            self.timeline.append_together(written)
+        if lines := [line for c in changes for line in happenings(c.before, c.after, c.at)]:
             self.bus.publish(lines)
 
 
