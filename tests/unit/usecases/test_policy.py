@@ -16,8 +16,10 @@ from sluice.core.workload import (
     PodSet,
     State,
     Workload,
+    claim,
     gone,
     reclaim,
+    saved,
 )
 from sluice.ports import CatalogEdit
 
@@ -227,6 +229,24 @@ def test_a_drained_queue_is_emptied_even_if_nobody_waits() -> None:
 
     assert outcome.preempted == 2
     assert {w.state for w in holders(plane, "x")} == {State.RECLAIMING}
+
+
+def test_who_was_preempted_goes_on_from_the_newest_checkpoint_and_not_from_where_it_began() -> None:
+    plane = a_plane(queue("x", 1, preemption=RECLAIM))
+    backlog(plane, "x", 1, restore_from="s3://kept/0", resume_from="s3://kept/0")
+    plane.admit()(ROOT)
+    assert plane.workloads.apply([claim(plane.record("x000"), "uid", plane.clock.now())])
+    running = plane.record("x000")
+    assert plane.workloads.apply([saved(running, plane.clock.now(), "s3://kept/1")]) == [True]
+    assert plane.record("x000").restore_from == "s3://kept/0", "what the present run began with"
+
+    backlog(plane, "x", 1, priority=5)
+    plane.admit()(ROOT)
+    stop_yielding(plane)
+    plane.admit()(ROOT)
+
+    assert plane.record("x000").generation == 1
+    assert plane.record("x000").restore_from == "s3://kept/1"
 
 
 def test_quota_that_moves_with_a_migration_is_not_taken_for_quota_that_comes_back() -> None:

@@ -132,6 +132,7 @@ class Workload:
     reason: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Mapping[str, str], ...] = ()
     restore_from: str = ""
+    resume_from: str = ""
     steady: bool = False
     checkpoint_at: int = 0
     runs: tuple[Mapping[str, Any], ...] = ()
@@ -444,6 +445,8 @@ def release(workload: Workload, now: int) -> Change:
         "reason": reason,
         "requeues": workload.requeues + (intent.kind is IntentKind.REQUEUE),
     }
+    if source := workload.resume_from or workload.restore_from:
+        back["restore_from"] = source
     if intent.kind is IntentKind.DEACTIVATE:
         back["held"] = True
     times = ("admitted_at", "dispatched_at", "started_at", "ready_pods")
@@ -474,6 +477,7 @@ def move(
             "generation": generation,
             "reservation": reservation,
             "restore_from": restore_from,
+            "resume_from": restore_from,
             "admitted_at": now,
         },
         ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods"),
@@ -481,10 +485,10 @@ def move(
     )
 
 
-def saved(workload: Workload, at: int) -> Change:
-    """A complete checkpoint shows the workload as it was at `at`."""
+def saved(workload: Workload, at: int, source: str) -> Change:
+    """A complete checkpoint shows the workload as it was at `at`; its next run starts from it."""
     guard = Guard((State.DISPATCHED, State.RECLAIMING), workload.generation)
-    return Change(workload, guard, {"checkpoint_at": at})
+    return Change(workload, guard, {"checkpoint_at": at, "resume_from": source})
 
 
 def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:
@@ -492,7 +496,7 @@ def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:
 
     `admit` gives its quota back, and admits it again with on-demand flavors first.
     """
-    left = {"intent": intent, "restore_from": restore_from, "steady": True}
+    left = {"intent": intent, "resume_from": restore_from, "steady": True}
     return Change(workload, fenced(workload), left)
 
 

@@ -146,7 +146,8 @@ class Migrate:
                 pinned=workload.restore_from,
             )
         at = min((s.at or record.dumped_at for s in record.saved.values()), default=0)
-        self.workloads.apply([lifecycle.saved(workload, at)])
+        source = migration.restore_source(record, workload.resume_from)
+        self.workloads.apply([lifecycle.saved(workload, at, source)])
         self.clear(workload.id)
 
     def clear(self, workload_id: str) -> None:
@@ -193,7 +194,7 @@ class Migrate:
                 pinned=workload.restore_from,
             )
             self.clear(workload.id)
-            self.workloads.apply([lifecycle.saved(workload, done.at)])
+            self.workloads.apply([lifecycle.saved(workload, done.at, done.source)])
             message = f"{done.size / 1e6:.1f} MB saved in {done.took_ms / 1000:.1f} s"
             detail = {"uri": done.uri, "bytes": done.size}
             self.timeline.append(
