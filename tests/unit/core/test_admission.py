@@ -107,6 +107,70 @@ def test_room_that_a_blocked_head_could_not_reclaim_is_reserved_for_one_pass() -
     assert not scheduler.has_candidates()
 
 
+def test_whoever_was_overtaken_comes_before_those_who_stood_behind_others() -> None:
+    scheduler = a_scheduler(a_queue("a", 5, cohort="c"), a_queue("b", 1, cohort="c"))
+    scheduler.enqueue(a_workload("shrinks", "a", 3, count=2, min_count=1, priority=3))
+    scheduler.enqueue(a_workload("owns", "b", priority=3))
+    scheduler.enqueue(a_workload("behind", "b", 3, priority=-1))
+
+    assert admitted(scheduler) == ["owns"]  # one core of the six that `shrinks` asked for
+    assert scheduler.has_candidates()
+    assert admitted(scheduler) == ["shrinks"]  # three, and two are left
+
+
+def test_what_a_parked_head_leaves_goes_by_order_and_not_to_the_next_of_its_queue() -> None:
+    scheduler = a_scheduler(
+        a_queue("a", 2, cohort="c"), a_queue("b", 0, cohort="c"), a_queue("lends", 1, cohort="c")
+    )
+    scheduler.hold(running(a_workload("running", "a", 2)))
+    scheduler.enqueue(a_workload("large", "a", 2, priority=1))
+    scheduler.enqueue(a_workload("next", "a", priority=-1))
+    scheduler.enqueue(a_workload("other", "b"))
+
+    assert admitted(scheduler) == []
+    assert scheduler.has_candidates()
+    assert admitted(scheduler) == ["other"]
+
+
+def test_a_head_that_was_overtaken_beside_a_strict_one_makes_way_for_the_next_of_its_queue() -> (
+    None
+):
+    scheduler = a_scheduler(
+        a_queue("strict", 3, cohort="c", strict=True),
+        a_queue("own", 3, cohort="c"),
+        a_queue("other", 0, cohort="c"),
+        a_queue("lends", 2, cohort="c"),
+    )
+    scheduler.hold(running(a_workload("running", "strict", 3)))
+    scheduler.hold(running(a_workload("lent", "own", 2)))
+    scheduler.enqueue(a_workload("blocked", "strict", 5, priority=5))
+    scheduler.enqueue(a_workload("faster", "other", 2, priority=9))
+    scheduler.enqueue(a_workload("slower", "own", 2, priority=3))
+    scheduler.enqueue(a_workload("small", "own", 1))
+
+    assert admitted(scheduler) == ["faster"]
+    assert admitted(scheduler) == ["small"]
+
+
+def test_a_smaller_size_may_pass_a_strict_head_after_another_admission() -> None:
+    scheduler = a_scheduler(
+        a_queue("strict", 4, 0, cohort="c", strict=True),
+        a_queue("shrinks", 1, cohort="c"),
+        a_queue("borrows", 0, cohort="c"),
+        a_queue("lends", 3, cohort="c"),
+    )
+    scheduler.hold(running(a_workload("running", "strict", 3)))
+    scheduler.hold(running(a_workload("lent", "lends", 3)))
+    scheduler.enqueue(a_workload("blocked", "strict", 3, priority=5))
+    scheduler.enqueue(a_workload("two", "shrinks", 1, count=2, min_count=1, priority=3))
+    scheduler.enqueue(a_workload("one", "borrows", 1))
+
+    assert admitted(scheduler) == ["one"]
+    assert scheduler.has_candidates()
+    assert admitted(scheduler) == ["two"]
+    assert not scheduler.has_candidates()
+
+
 def test_a_reservation_does_not_bind_the_queue_it_was_made_for() -> None:
     scheduler = a_scheduler(a_queue("a", 2, cohort="c"), a_queue("b", 0, cohort="c"))
     scheduler.hold(running(a_workload("a-running", "a", 1)))

@@ -131,6 +131,16 @@ def test_weights_divide_the_cohort_in_proportion() -> None:
     assert {name: names.count(name) for name in names} == {"double": 6, "single": 3}
 
 
+def test_a_head_that_can_never_fit_does_not_keep_its_queue_out_of_the_tournament() -> None:
+    scheduler = a_scheduler(a_queue("a", 5, cohort="c"), a_queue("b", 5, cohort="c"), policy=FAIR)
+    scheduler.enqueue(a_workload("impossible", "b", 18, priority=3))
+    scheduler.enqueue(a_workload("owns", "b", 3))
+    scheduler.enqueue(a_workload("first", "a", 2, priority=1))
+    scheduler.enqueue(a_workload("borrows", "a", 6))
+
+    assert admitted(scheduler) == ["first", "owns"]
+
+
 def test_whoever_does_not_borrow_on_the_requested_flavors_goes_first() -> None:
     scheduler = a_scheduler(
         a_queue("owner", 2, cohort="c"),

@@ -2,8 +2,10 @@
 
 A pass is a sequence of rounds. Each round looks at the head of every queue as one scheduling cycle
 of Kueue does: nominate, order, then admit or preempt one by one while re-checking the fit. Rounds
-go on until no queue has a head that was not looked at. With fair sharing a queue's next head joins
-the running tournament at once, so that shares and not the number of queues divide the cohort.
+go on until no queue has a head that was not looked at, or until a head has to be looked at again:
+the next pass begins with it, before anybody who stood behind others gets its room. With fair
+sharing a queue's next head joins the running tournament at once, so that shares and not the number
+of queues divide the cohort.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Desk:
 class _Entry:
     """A nominated head; `order` is borrowing level, rank, time, sequence, id.
 
-    `late` says that room was already reserved for others when it became a head.
+    `late` says that room was reserved for others before it became a head.
     """
 
     queue: WaitingQueue
@@ -91,9 +93,11 @@ class AdmissionPass:
         self.refused: list[Line] = []
         self.again = False
         self._closed: set[int] = set()  # queues that are not looked at any more
-        self._reservations: list[tuple[int, Cells]] = []  # room for blocked heads of other queues
-        self._reserved_by_parked = False
+        # Room for blocked heads: of this round, and of strict queues that they go on to block.
+        self._reservations: list[tuple[WaitingQueue, Cells]] = []
         self._done = False
+        self._cut_short = False  # a head is to be looked at again before those that come after it
+        self._stood_back_at: int | None = None  # version when one first yielded to a strict queue
         self._looked_at: dict[int, int] = {}  # heads per queue, where their number is limited
 
     def run(self, *, freed: bool) -> None:
@@ -103,9 +107,12 @@ class AdmissionPass:
         self._wake(freed=freed or given_up)
         self._serve_preemptors()
         kept_free = self._serve_longest_waiting()
-        while not self._done:
+        while not self._done and not self._cut_short:
             for entry in self._ordered(self._nominate()):
                 self._process(entry)
+            self._reservations = [each for each in self._reservations if each[0].strict]
+        if self._stood_back_at not in {None, self._books.version}:
+            self.again = True
         for node, cells in kept_free:
             self._books.tree.remove(node, cells)
 
@@ -241,11 +248,21 @@ class AdmissionPass:
         found = []
         nodes = sorted(self._lobby.ready - self._closed)
         self._done = not nodes
+        fair_sharing = self._desk.policy.fair_sharing is not None
         for node in nodes:
-            entry = self._nominate_head(self._lobby.by_node[node])
+            queue = self._lobby.by_node[node]
+            entry = self._next_entry(queue) if fair_sharing else self._nominate_head(queue)
             if entry is not None:
                 found.append(entry)
         return found
+
+    def _next_entry(self, queue: WaitingQueue) -> _Entry | None:
+        """The first head of an open queue that has any chance; None if it has no such head."""
+        while queue.node in self._lobby.ready and queue.node not in self._closed:
+            entry = self._nominate_head(queue)
+            if entry is not None:
+                return entry
+        return None
 
     def _nominate_head(self, queue: WaitingQueue) -> _Entry | None:
         """The head of one queue, or None if it has none that could be admitted."""
@@ -357,9 +374,7 @@ class AdmissionPass:
                 tournament.touch(node)
                 for target in winner.victims:
                     tournament.touch(target.held.node)
-            following = None
-            while following is None and node in self._lobby.ready - self._closed:
-                following = self._nominate_head(winner.queue)
+            following = None if self._cut_short else self._next_entry(winner.queue)
             if following is not None:
                 enter(following)
 
@@ -379,16 +394,11 @@ class AdmissionPass:
                 self._reserve(queue, nomination)
             self._refuse(entry)
             return
-        if self._reservations and self._taken_by_reservation(entry):
-            self._closed.add(queue.node)
-            self.refused.append(entry.line)
-            # Whoever comes first in the next pass may get what was reserved for a later one, or
-            # another flavor.
-            again = self._resumes(entry) or entry.late or self._reserved_by_parked
-            self.again = self.again or again
-            return
         if entry.version != books.version and not self._still_fits(entry):
             self._lose(entry)
+            return
+        if self._reservations and self._taken_by_reservation(entry):
+            self._stand_back(entry)
             return
         del self._lobby.waiting_in[workload.id]
         queue.backlog.discard(workload.id)
@@ -405,6 +415,21 @@ class AdmissionPass:
         self._lobby.pending[workload.id] = Pending(queue, workload, nomination)
         if queue.strict:
             self._closed.add(queue.node)
+
+    def _stand_back(self, entry: _Entry) -> None:
+        """Leaves what is reserved for others; looked at again where that could go differently.
+
+        A parked head reserves once, and whoever comes first in the next pass may get what was
+        reserved for a later one, or another flavor. Before a strict head that stays, it takes a
+        change to be nominated with more, or with a smaller size of a lower borrowing level.
+        """
+        self._closed.add(entry.queue.node)
+        self.refused.append(entry.line)
+        parked = any(not queue.strict for queue, _ in self._reservations)
+        if self._resumes(entry) or entry.late or parked:
+            self._look_again()
+        elif self._stood_back_at is None:
+            self._stood_back_at = self._books.version
 
     def _lose(self, entry: _Entry) -> None:
         """Another one was faster; the next pass nominates it again, if there is any chance."""
@@ -432,7 +457,11 @@ class AdmissionPass:
         """Ends this pass for a queue whose head is to be looked at again in the next."""
         self._closed.add(entry.queue.node)
         self.refused.append(entry.line)
-        self.again = True
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Ends the pass with this round: another one begins with whoever did not get its turn."""
+        self.again = self._cut_short = True
 
     def _still_fits(self, entry: _Entry) -> bool:
         """Whether the nominated cells fit once its victims are gone."""
@@ -446,7 +475,8 @@ class AdmissionPass:
 
     def _taken_by_reservation(self, entry: _Entry) -> bool:
         """Whether it needs what the pass reserves for blocked heads of other queues."""
-        others = [each for each in self._reservations if each[0] != entry.queue.node]
+        queue = entry.queue
+        others = [(each.node, cells) for each, cells in self._reservations if each is not queue]
         for node, cells in others:
             self._books.tree.add(node, cells)
         fits = self._still_fits(entry)
@@ -455,10 +485,9 @@ class AdmissionPass:
         return not fits
 
     def _reserve(self, queue: WaitingQueue, nomination: Nomination) -> None:
-        """Keeps room in this pass for a head that needs preemption but has no victims.
+        """Keeps room in this round for a head that needs preemption but has no victims.
 
-        Not needed where the queue can always reclaim what it lends. A parked head reserves once;
-        whoever had to stand back for it is looked at again in the next pass.
+        Not needed where the queue can always reclaim what it lends.
         """
         if queue.reclaims_any:
             return
@@ -472,8 +501,7 @@ class AdmissionPass:
             elif limit is not None:
                 most = tree.nominal[cell][node] + limit - tree.usage[cell][node]
             cells.append((cell, max(0, min(amount, most))))
-        self._reservations.append((node, tuple(cells)))
-        self._reserved_by_parked = self._reserved_by_parked or not queue.strict
+        self._reservations.append((queue, tuple(cells)))
 
     def _park(self, queue: WaitingQueue, line: Line) -> None:
         """Sets a refused line aside; a strict queue stops at it instead."""
