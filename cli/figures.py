@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
+MANY_HOURS = 100
 
 
 def seconds(text: str) -> float:
@@ -62,3 +63,17 @@ def cores(quantity: str) -> str:
 
 def dollars(amount: float | None) -> str:
     return "" if amount is None else f"${amount:,.2f}"
+
+
+def cost(amount: float) -> str:
+    """Dollars, to ten-thousandths below one: a small job costs less than a cent."""
+    digits = 4 if 0 < abs(amount) < 1 else 2
+    return f"${amount:,.{digits}f}"
+
+
+def hours(length: float) -> str:
+    """Seconds as hours with as many digits as are worth reading: `0.0063`, `2.41`, `1,812`."""
+    value = length / HOUR
+    if value >= MANY_HOURS:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if value >= 1 or not value else f"{value:.4f}"

@@ -34,6 +34,9 @@ VERBS = (
     Verb("checkpoints", "cli.commands.checkpoints:checkpoints", "List checkpoints.", LOOK),
     Verb("queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT),
     Verb("capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT),
+    Verb(
+        "cost", "cli.commands.cost:cost", "Show what work has cost, and what it was for.", ACCOUNT
+    ),
     Verb("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
     Verb("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
     Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),

@@ -171,6 +171,7 @@ FUNCTIONS = (
             "Workloads/inbox": ("Query",),
             "Workloads/active": ("Query",),
             "Workloads/listed": ("Query",),
+            "Workloads/ran": ("Query",),
             "Ledgers": ("GetItem", "Query", "ConditionCheckItem"),
             "Catalog": (*_CATALOG, "PutItem", "UpdateItem", "DeleteItem"),
             "Manifests": ("BatchGetItem",),

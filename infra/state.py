@@ -46,6 +46,7 @@ TABLES = (
             Index(name="inbox", hash="inbox", range="inbox_order"),
             Index(name="active", hash="active", range="active_order"),
             Index(name="listed", hash="queue", range="listed"),
+            Index(name="ran", hash="queue", range="ran"),
         ),
         stream=True,
         busy=True,

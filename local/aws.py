@@ -56,6 +56,7 @@ def ministack(
             "SFTP_ENABLED": "0",
             "LOCAL_EKS": json.dumps({endpoints.cluster_name: cluster}),
             "AWS_ENDPOINT_URL_EC2": endpoints.ec2,  # inherited by every function
+            "AWS_ENDPOINT_URL_PRICING": endpoints.ec2,
             "LOG_LEVEL": "WARNING",
             **endpoints.environment(),
         },

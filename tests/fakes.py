@@ -108,6 +108,10 @@ class MemoryWorkloads:
         ]
         return [workload_id for _, workload_id in sorted(found)]
 
+    def ran(self, queue: str, *, since: str, limit: int) -> list[str]:
+        keys = [index_keys(w).get("ran", "") for w in self.rows.values() if w.queue == queue]
+        return sorted(key for key in keys if key and key >= since)[:limit]
+
     def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
         found = [w for w in self.rows.values() if w.queue == queue and w.created_at >= since]
         return sorted(found, key=lambda w: (w.created_at, w.id), reverse=True)[:limit]

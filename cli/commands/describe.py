@@ -33,6 +33,9 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
     width = max(len(label) for label, _ in facts) + 2
     for label, value in facts:
         click.echo(f"{label + ':':<{width}}{paint(clean(value))}")
+    if parts := (found.get("time") or {}).get("parts"):
+        click.echo(f"\nTime: {span(found['time']['seconds'])}, of which")
+        click.echo(_time(parts))
     if found.get("podSets"):
         click.echo("\nPod sets:")
         click.echo(_pod_sets(found["podSets"]))
@@ -110,6 +113,23 @@ def _saved(moves: Json) -> str:
         f"{dollars(kept)} of work not repeated" if kept is not None else "",
     )
     return ", ".join(filter(None, parts))
+
+
+TIMES = {
+    "waiting": "waiting for quota",
+    "placing": "with quota, without a machine",
+    "starting": "with a machine, starting",
+    "useful": "at work",
+    "failed": "at work that failed or was cancelled",
+    "redone": "at work that was done again",
+    "moving": "between two machines",
+}
+
+
+def _time(parts: list[Json]) -> str:
+    """One line for each part, in seconds, so that they visibly add up."""
+    cells = [[f"{part['seconds']:,.1f} s".rjust(12), TIMES[part["what"]]] for part in parts]
+    return "\n".join("  ".join(row) for row in cells)
 
 
 def _pod_sets(pod_sets: list[Json]) -> str:

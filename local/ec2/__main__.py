@@ -5,7 +5,8 @@
 moto knows the instance types, their zones, fleets, launch templates and instances. Added here:
 prices per type, zone and capacity type; a fleet that takes the cheapest override; offerings that
 are sold out; instances that take time to start; interruptions with the exact events of EC2 on
-MiniStack's default bus. Control routes beside the AWS API:
+MiniStack's default bus; the price list (pricing:GetProducts) that the market sells from. Control
+routes beside the AWS API:
 
     GET    /_market/instances               every instance with type, zone, state, price, notice
     GET    /_market/instances/ID/notice     {"action", "time"} as IMDS has it, or 404

@@ -12,6 +12,7 @@ from werkzeug.wrappers import Request, Response
 
 from local.ec2.lifecycle import Ec2, iso
 from local.ec2.market import Closure
+from local.ec2.price_list import GET_PRODUCTS, products
 
 Json = dict[str, Any]
 WsgiApplication = Callable[..., Any]
@@ -44,6 +45,11 @@ class Control:
         body = request.get_json() if request.data else {}
         answer = routes[route](body)
         return HTTPStatus.OK, {} if answer is None else answer
+
+    def price_list(self, request: Request) -> tuple[HTTPStatus, Any]:
+        """Of the region of this EC2, whichever region serves the list."""
+        region = self.ec2.backend.region_name
+        return HTTPStatus.OK, products(self.ec2.market.prices, region, request.get_json(force=True))
 
     def metadata(self, instance_id: str, channel: str) -> tuple[HTTPStatus, Any]:
         notice = self.ec2.notices.get(instance_id)
@@ -92,14 +98,17 @@ def closure_document(closure: Closure) -> Json:
 
 
 def with_routes(moto_server: WsgiApplication, ec2: Ec2) -> WsgiApplication:
-    """Moto's server with the market's routes beside it."""
+    """Moto's server with the market's routes and its price list beside it."""
     control = Control(ec2)
 
     def serve(environ: Json, start_response: Callable[..., Any]) -> Any:
-        if not environ["PATH_INFO"].startswith("/_market/"):
+        priced = environ.get("HTTP_X_AMZ_TARGET") == GET_PRODUCTS
+        if not priced and not environ["PATH_INFO"].startswith("/_market/"):
             return moto_server(environ, start_response)
         try:
-            status, document = control.answer(Request(environ))
+            status, document = (
+                control.price_list(Request(environ)) if priced else control.answer(Request(environ))
+            )
         except (KeyError, TypeError, ValueError, EC2ClientError) as error:
             status, document = HTTPStatus.BAD_REQUEST, {"message": str(error)}
         response = Response(json.dumps(document), status, content_type="application/json")

@@ -55,6 +55,7 @@ INDEXES = {
     "inbox": ("inbox", "inbox_order"),
     "active": ("active", "active_order"),
     "listed": ("queue", "listed"),
+    "ran": ("queue", "ran"),
 }
 
 

@@ -305,6 +305,27 @@ def test_active_workloads_can_be_asked_for_by_root(ports: Ports) -> None:
     assert ports.workloads.active(CLUSTER, "roo") == []
 
 
+def test_who_has_run_and_is_on_no_cluster_is_found_by_the_end_of_its_last_run(ports: Ports) -> None:
+    for number, state in enumerate((State.FINISHED, State.CANCELLED, State.PENDING)):
+        run = {"generation": 0, "outcome": "requeue", "ended_at": NOW + number}
+        ports.workloads.create(a_workload(f"w{number}", state=state, runs=(run,)))
+    ports.workloads.create(a_workload("never", state=State.CANCELLED))
+    running = a_workload("runs", state=State.DISPATCHED, cluster=CLUSTER, uid="u", runs=(run,))
+    ports.workloads.create(running)
+
+    def ran(since: str, limit: int = 10) -> list[str]:
+        return ports.workloads.ran(QUEUE, since=since, limit=limit)
+
+    keys = [f"{NOW + number:013d}#w{number}" for number in range(3)]
+    assert ran("0") == keys
+    assert ran("0", 2) == keys[:2]
+    assert ran(f"{NOW + 1:013d}") == keys[1:]
+    assert ran(keys[1] + "~") == keys[2:], "a page goes on above the last key of the one before"
+
+    assert ports.workloads.apply([lifecycle.finish(running, {"succeeded": True}, NOW + 9)])
+    assert ran(keys[2] + "~") == [f"{NOW + 9:013d}#runs"]
+
+
 def test_the_newest_workloads_of_a_queue_come_first(ports: Ports) -> None:
     for number in range(5):
         ports.workloads.create(a_workload(f"w{number}", created_at=NOW + number))

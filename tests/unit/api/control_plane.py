@@ -19,6 +19,7 @@ from sluice.usecases.api import Api
 from sluice.usecases.apply import Apply, key_of
 from sluice.usecases.checks import Answer
 from sluice.usecases.checkup import Checkup
+from sluice.usecases.costs import Costs
 from sluice.usecases.explain import Explain
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.moves import Moves
@@ -212,6 +213,7 @@ class ControlPlane:
             query,
             Explain(query),
             Accounts(query),
+            Costs(query),
             Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
             Apply(self.catalog, self.ledgers, self.workloads, self.kicks, self.nodes, self.clock),
             WhatIf(query),
@@ -267,12 +269,13 @@ class ControlPlane:
             for root in roots:
                 self.admit(root)
 
-    def run(self, workload_id: str) -> Workload:
-        """The cluster starts an admitted workload."""
+    def run(self, workload_id: str, **machine: Any) -> Workload:
+        """The cluster starts an admitted workload; `machine` is what is noted of where."""
         record = self.workloads.rows[workload_id]
         self.workloads.apply([lifecycle.claim(record, f"uid-{workload_id}", self.clock.now())])
         record = self.workloads.rows[workload_id]
-        self.workloads.apply([lifecycle.start(record, self.clock.now())])
+        start = lifecycle.start(record, self.clock.now())
+        self.workloads.apply([lifecycle.noting(start, machine)])
         self.settle()
         return self.workloads.rows[workload_id]
 

@@ -468,13 +468,17 @@ def test_wide_columns_tell_the_machine_and_an_estimated_cost() -> None:
     plane.nodes.put_many("batch-1", [node | hardware | {"seen_at": plane.clock.now()}])
     running = json.loads(terminal("get", ids[0], "-o", "json").stdout)["status"]
 
+    record = plane.workloads.rows[ids[0]]
+    plane.workloads.rows[ids[0]] = replace(record, machine={"usd_per_hour": 0.6})
+    heading = terminal("ls").stderr
     plane.clock.pass_ms(3_600_000)
     plane.finish(ids[0], nodes=["node-1"])
     ended = json.loads(terminal("get", ids[0], "-o", "json").stdout)["status"]
 
     assert (running["nodepool"], running["capacity"]) == ("batch-spot", "spot")
     assert (ended["instance"], ended["zone"]) == ("c6a.16xlarge", "use1-az1")
-    assert ended["costUsd"] == pytest.approx(0.60, rel=0.01), "half of the node for an hour"
+    assert ended["costUsd"] == pytest.approx(0.60, rel=0.01), "its share of the node for an hour"
+    assert "$0.60/h" in heading
 
 
 def labelled_flavor() -> dict[str, Any]:

@@ -69,6 +69,7 @@ def test_the_indexes_of_workloads_hold_keys_only(assembly: Assembly) -> None:
         "inbox": ["inbox", "inbox_order"],
         "active": ["active", "active_order"],
         "listed": ["queue", "listed"],
+        "ran": ["queue", "ran"],
     }
     assert {index["Projection"]["ProjectionType"] for index in indexes} == {"KEYS_ONLY"}
 

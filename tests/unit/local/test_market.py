@@ -1,8 +1,13 @@
 """What the embedded market sells, at what price, and what it says when it has none."""
 
+from types import SimpleNamespace
+
 import pytest
+from sluice.adapters.ec2_prices import EC2Prices
 
 from local.ec2.market import THROTTLED, Closure, Market, Offering, Prices
+from local.ec2.price_list import products
+from tests.fakes import FakeClock
 
 PRICES = Prices(
     on_demand_per_vcpu={"c5": 0.04, "r5": 0.06},
@@ -128,3 +133,25 @@ def test_the_price_list_of_the_repository_prices_every_type_that_it_offers() -> 
     assert prices.on_demand("m6i.large") == pytest.approx(0.096)
     assert prices.on_demand("g5.xlarge") == pytest.approx(1.006)
     assert all(0 < share < 1 for share in prices.spot_share.values())
+
+
+def hourly(instance_type: str, region: str = "eu-central-1") -> float | None:
+    """What the control plane learns of the price list of the EC2 of a region."""
+    listed = SimpleNamespace(get_products=lambda **asked: products(PRICES, "eu-central-1", asked))
+    prices = EC2Prices(None, listed, region, FakeClock())
+    return prices.hourly(instance_type, f"{region}a", "on-demand")
+
+
+def test_the_price_list_tells_what_the_market_sells_at() -> None:
+    assert hourly("c5.xlarge") == pytest.approx(0.16)
+    assert hourly("g5.xlarge") == pytest.approx(1.0)
+
+
+def test_the_price_list_knows_no_price_of_what_is_not_sold_or_elsewhere() -> None:
+    assert hourly("p4d.24xlarge") is None
+    assert hourly("c5.xlarge", region="us-east-1") is None
+
+
+def test_the_price_list_says_which_questions_it_understands() -> None:
+    with pytest.raises(ValueError, match="one instanceType at a time"):
+        products(PRICES, "us-east-1", {"ServiceCode": "AmazonEC2", "Filters": []})

@@ -123,6 +123,38 @@ def test_a_job_whose_pods_are_ready_has_started() -> None:
     assert plane.record().started_at == plane.clock.now()
 
 
+def test_a_run_notes_its_share_of_its_machine_and_since_when() -> None:
+    plane = Plane()
+    plane.dispatched()
+    bound = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+    ]
+    set_status(plane, "Pod", POD, phase="Running", conditions=bound)
+    pod = plane.kubernetes.objects["Pod", NAMESPACE, POD]
+    pod["spec"]["nodeName"] = "node-1"
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    machine = {"instance": "i-1", "node": "node-1", "capacity_type": "spot", "price": 1.2}
+    gives = {"allocatable": {"cpu": "4", "memory": "1000Gi"}}
+    plane.nodes.put_many(CLUSTER, [{"instance": "i-0", "node": "node-1", "seen_at": 1, "price": 9}])
+    plane.nodes.put_many(CLUSTER, [machine | gives | {"seen_at": 2}])
+
+    plane.look()
+    running = plane.record().machine
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    plane.look()
+    (run,) = plane.record().runs
+
+    assert running == {
+        "bound_at": 1_800_000_000_000,
+        "capacity": "spot",
+        "usd_per_hour": pytest.approx(0.3),
+    }
+    assert run["usd_per_hour"] == running["usd_per_hour"]
+    assert run["flavors"] == ["spot"]
+    assert "on_demand_usd_per_hour" not in run, "what nobody knows is not told"
+    assert plane.record().machine == {}
+
+
 def test_a_job_that_vanished_is_requeued_and_says_so() -> None:
     plane = Plane()
     plane.dispatched()

@@ -334,6 +334,7 @@ def api() -> Api:
     from sluice.usecases.apply import Apply
     from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
+    from sluice.usecases.costs import Costs
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
@@ -362,6 +363,7 @@ def api() -> Api:
         query,
         Explain(query),
         Accounts(query),
+        Costs(query),
         Steer(query, workloads(), catalog(), kicks(), clock()),
         Apply(catalog(), ledgers(), workloads(), kicks(), nodes(), clock()),
         WhatIf(query),

@@ -65,6 +65,13 @@ class Workloads(Protocol):
         """Ids of workloads on a cluster, of one root cohort or all; may be stale."""
         ...
 
+    def ran(self, queue: str, *, since: str, limit: int) -> list[str]:
+        """Who of a LocalQueue has run and is on no cluster: `ran` keys from `since` on; may lag.
+
+        A key is `<end of the last run, 13 digits>#<id>`; oldest first.
+        """
+        ...
+
     def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
         """Workloads of a LocalQueue (`namespace/name`), newest first; may lag."""
         ...

@@ -95,6 +95,10 @@ class DynamoDBWorkloads:
         prefix = "" if root is None else f"{root}#"
         return self._query("active", "active", cluster, order="active_order", prefix=prefix)
 
+    def ran(self, queue: str, *, since: str, limit: int) -> list[str]:
+        found = self._items("ran", "queue", queue, order="ran", after=since, limit=limit)
+        return [item["ran"]["S"] for item in found]
+
     def listed(self, queue: str, *, since: int, limit: int) -> list[Workload]:
         ids = self._query(
             "listed",

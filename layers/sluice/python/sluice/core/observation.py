@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core import job_status
+from sluice.core import job_status, machines
 from sluice.core import workload as lifecycle
 from sluice.core.backoff import backoff_ms
 from sluice.core.checkpointing import DUMPING, mode
@@ -38,6 +38,8 @@ class Seen:
     """Nodes that stand in the inventory; their ends are understood."""
     strange: set[str] = field(default_factory=set)
     """Nodes with pods of ours that do not stand there yet."""
+    inventory: dict[str, Document] = field(default_factory=dict)
+    """By node name: machines with their prices, as last counted; those that are gone stay."""
 
     def fresh_news(self, key: Key) -> bool:
         """Whether the Job says something that it had not said at the last question."""
@@ -78,10 +80,14 @@ class Seen:
             del self.jobs[key]
         return key
 
-    def know(self, nodes: Iterable[str]) -> None:
-        """These nodes, and whatever was strange before they were listed, are looked for no more."""
+    def know(self, nodes: Iterable[str], rows: Iterable[Document] = ()) -> None:
+        """These nodes, and whatever was strange before they were listed, are looked for no more.
+
+        `rows` of the inventory are of those among them that are machines of EC2.
+        """
         self.counted |= {*nodes, *self.strange}
         self.strange.clear()
+        self.inventory |= {row["node"]: row for row in rows}
 
     def settle(self, active: Container[str], before: int) -> None:
         """Forget Jobs that ended before a time (epoch ms) unless a record is active: all is said.
@@ -111,9 +117,12 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
         # Whatever the record said when it was read: the Job may have been deleted since.
         obeyed = job_status.ended_by_deletion(job)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
-            yield lifecycle.finish(workload, _result(ended, pods), now)
+            machine = machines.held(pods, seen.inventory, workload.machine)
+            yield lifecycle.finish(workload, _result(ended, pods), now, machine)
     elif workload.state is State.DISPATCHED:
-        yield from _ongoing(workload, job, pods, now, pods_ready_ms)
+        machine = machines.held(pods, seen.inventory, workload.machine)
+        for change in _ongoing(workload, job, pods, now, pods_ready_ms):
+            yield lifecycle.noting(change, machine)
 
 
 def _ongoing(

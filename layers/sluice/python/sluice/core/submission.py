@@ -36,7 +36,7 @@ _SHOWN: Final = 500
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 _PREFIX: Final = re.compile(r"[a-z0-9][-a-z0-9.]{0,57}", re.ASCII)
 _QUEUE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
-_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
+GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ def _too_much(sets: Iterable[PodSet], tenant: Tenant, path: str) -> list[Flaw]:
     """The tenant's caps on one workload."""
     sets = list(sets)
     pods = sum(one["count"] for one in sets)
-    gpus = sum(one["count"] * one["requests"].get(gpu, 0) for one in sets for gpu in _GPUS)
+    gpus = sum(one["count"] * one["requests"].get(gpu, 0) for one in sets for gpu in GPUS)
     asked = ((pods, tenant.max_pods, "pods"), (gpus, tenant.max_gpus, "GPUs"))
     where = f"{path}.spec" if path else "spec"
     return [

@@ -8,7 +8,7 @@ Source of the protocol: docs/architecture.md, checked by tests/model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
@@ -128,6 +128,8 @@ class Workload:
     started_at: int = 0
     finished_at: int = 0
     ready_pods: int = 0
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    """What the present generation has of its machines and pays for it (core.machines)."""
     result: Mapping[str, Any] = field(default_factory=dict)
     reason: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Mapping[str, str], ...] = ()
@@ -202,7 +204,7 @@ class Place:
     queue: str
 
 
-INDEXES = ("inbox", "inbox_order", "active", "active_order", "listed")
+INDEXES = ("inbox", "inbox_order", "active", "active_order", "listed", "ran")
 _PRIORITY_BIAS = 2**31
 
 
@@ -246,6 +248,8 @@ def index_keys(workload: Workload) -> dict[str, str]:
         keys |= {"inbox": checks_key(workload.root), "inbox_order": order}
     elif awaits_release(workload):
         keys |= {"inbox": release_key(workload.root), "inbox_order": order}
+    if workload.state not in ON_CLUSTER and workload.runs:
+        keys["ran"] = f"{workload.runs[-1]['ended_at']:013d}#{workload.id}"
     if workload.state in ON_CLUSTER and workload.cluster:
         active_order = f"{workload.root}#{workload.id}"
         keys |= {"active": workload.cluster, "active_order": active_order}
@@ -331,14 +335,31 @@ def start(workload: Workload, now: int) -> Change:
     return Change(workload, guard, {"started_at": now}, ("reason",))
 
 
-def finish(workload: Workload, result: Mapping[str, Any], now: int) -> Change:
-    """The Job of this generation ended by itself; its quota waits for `release`."""
+def noting(change: Change, machine: Mapping[str, Any]) -> Change:
+    """A start or reclaim of one whose pods are seen, which notes what they have of machines."""
+    tells = "started_at" in change.set or change.set.get("state") is State.RECLAIMING
+    if not tells or machine == change.before.machine:
+        return change
+    return replace(change, set={**change.set, "machine": dict(machine)})
+
+
+def finish(
+    workload: Workload,
+    result: Mapping[str, Any],
+    now: int,
+    machine: Mapping[str, Any] = MappingProxyType({}),
+) -> Change:
+    """The Job of this generation ended by itself; its quota waits for `release`.
+
+    `machine`: what was seen of its machines, if the record does not say it yet.
+    """
+    outcome = "succeeded" if result.get("succeeded") else "failed"
     return Change(
         workload,
         Guard((State.DISPATCHED, State.RECLAIMING), workload.generation, workload.uid),
         {"state": State.FINISHED, "finished_at": now, "result": dict(result)},
-        ("intent", "gone", "reason"),
-        {"runs": run(workload, "succeeded" if result.get("succeeded") else "failed", now)},
+        ("intent", "gone", "reason", "machine"),
+        {"runs": run(workload, outcome, now) | dict(machine)},
     )
 
 
@@ -428,8 +449,11 @@ def release(workload: Workload, now: int) -> Change:
     for charge in workload.charges:
         if charge["budget"] == OWN_BUDGET:
             account["microusd"] = accrued(workload, charge, now)
+    comes_back = intent.kind not in (IntentKind.CANCEL, IntentKind.FAIL)
+    if comes_back and workload.checkpoint_at > workload.started_at > 0:
+        account.setdefault("lost_ms", max(0, now - workload.checkpoint_at))
     ended = {"runs": account | {"by": intent.by} if intent.by else account}
-    taken = ("reservation", "charges", "gone", "intent", "cluster", "uid")
+    taken = ("reservation", "charges", "gone", "intent", "cluster", "uid", "machine")
     reason = {"code": intent.reason, "message": intent.message}
     if intent.kind is IntentKind.CANCEL:
         end = {"state": State.CANCELLED, "finished_at": now, "reason": reason}
@@ -480,7 +504,7 @@ def move(
             "resume_from": restore_from,
             "admitted_at": now,
         },
-        ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods"),
+        ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods", "machine"),
         {"runs": run(workload, IntentKind.MIGRATE.value, now) | dict(account)},
     )
 
@@ -529,7 +553,11 @@ def reprioritise(workload: Workload, priority: int) -> Change:
 
 
 def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
-    """The account of one generation: where it ran, from when to when (epoch ms), how it ended."""
+    """The account of one generation: where it ran, from when to when (epoch ms), how it ended.
+
+    And what it held there: flavors, `counts` of pods where they are not those of the pod sets, and
+    what its machines cost (core.machines).
+    """
     return {
         "generation": workload.generation,
         "cluster": workload.cluster,
@@ -538,7 +566,23 @@ def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
         "started_at": workload.started_at,
         "ended_at": now,
         "outcome": outcome,
+        **_holding(workload.pod_sets, workload.reservation),
+        **workload.machine,
     }
+
+
+def present_run(workload: Workload) -> dict[str, Any]:
+    """The account so far of a generation that is on a cluster; `ended_at` is 0."""
+    return run(workload, "", 0)
+
+
+def _holding(pod_sets: tuple[PodSet, ...], reservation: Reservation | None) -> dict[str, Any]:
+    if reservation is None:
+        return {}
+    counts = {each.name: each.count for each in reservation.pod_sets}
+    partly = counts != {each.name: each.count for each in pod_sets}
+    held: dict[str, Any] = {"flavors": sorted(reservation.flavors)}
+    return held | {"counts": counts} if partly else held
 
 
 def accrued(workload: Workload, charge: Mapping[str, Any], now: int) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sluice.usecases.callers import Authority
     from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
+    from sluice.usecases.costs import Costs
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
@@ -74,6 +75,7 @@ class Api:
     query: Query
     explain: Explain
     accounts: Accounts
+    costs: Costs
     steer: Steer
     apply: Apply
     whatif: WhatIf
@@ -214,6 +216,17 @@ def _passes(api: Api, call: Call) -> Json:
     return api.query.passes(call.caller, call.path[1], call.number("after", 0), limit)
 
 
+def _costs(api: Api, call: Call) -> Json:
+    return api.costs(
+        call.caller,
+        by=call.text("by") or "queue",
+        queue=call.text("queue"),
+        since=call.number("since") if "since" in call.query else None,
+        until=call.number("until") if "until" in call.query else None,
+        cursor=call.text("cursor"),
+    )
+
+
 ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("GET", "identity"): _identity,
     ("GET", "workloads"): _list,
@@ -244,6 +257,7 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("POST", "workloads", "*", "restore"): _restore,
     ("POST", "workloads", "*", "checks", "*"): _answer,
     ("GET", "queues"): lambda api, c: api.accounts.queues(c.caller),
+    ("GET", "costs"): _costs,
     ("GET", "capacity"): lambda api, c: api.accounts.capacity(c.caller),
     ("GET", "catalog", "*"): _objects,
     ("GET", "catalog", "*", "*"): _objects,

@@ -22,11 +22,11 @@ from sluice.core.interruption import (
     read,
 )
 from sluice.core.losses import loss_of
+from sluice.core.machines import PRICES, share
 from sluice.core.marks import LEAVING, MOVE, ORDER
 from sluice.core.migration import AtRisk, Migration, most_valuable_first
 from sluice.core.observation import node_row
 from sluice.core.periodic import can_be_ordered
-from sluice.core.quantity import parse_quantity
 from sluice.core.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.reasons import Reason
 from sluice.core.recovery import interruptions
@@ -380,14 +380,17 @@ class Interrupt:
 
 
 def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:
-    """Dollars per hour for the workload's CPU, at the rates of this machine, where known."""
-    offered = parse_quantity("cpu", str((row.get("allocatable") or {}).get("cpu", "0")))
-    asked = sum(s.count * s.requests.get("cpu", 0) for s in workload.pod_sets)
-    named = {"usd_per_hour": "price", "on_demand_usd_per_hour": "on_demand_price"}
+    """Dollars per hour for the whole workload, where known: as noted, else as on this machine."""
+    if workload.machine.get("usd_per_hour"):
+        return {name: workload.machine[name] for name in PRICES if name in workload.machine}
+    parts = [
+        each.count * (share(each.requests, row.get("allocatable") or {}) or 0.0)
+        for each in workload.pod_sets
+    ]
     return {
-        name: round(float(row[price]) * asked / offered, 6)
-        for name, price in named.items()
-        if offered and row.get(price)
+        name: round(float(row[price]) * sum(parts), 6)
+        for name, price in PRICES.items()
+        if sum(parts) and row.get(price)
     }
 
 

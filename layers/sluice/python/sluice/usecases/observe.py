@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from sluice.core import job_status
 from sluice.core.marks import MOVE, ORDER, answer, marks_on
@@ -179,6 +180,7 @@ class Observe:
                 seen.take(kind, "ADDED", {"kind": kind, **document})
         known, now = {w.id: w for w in records}, self.clock.now()
         seen.settle(known, now - RECENT_MS)
+        seen.inventory = newest_by_node(self.nodes.of(name))
         unknown = [i for i in seen.ids() if i not in known]
         known |= {w.id: w for w in self.workloads.get_many(unknown)}
         changes = [c for w in known.values() for c in judge(w, seen, now, self.pods_ready_ms)]
@@ -229,7 +231,7 @@ class Observe:
                 rows.append(row | self.priced(row))
         self.nodes.put_many(name, rows)
         self.unheard(rows, requested)
-        seen.know(node["metadata"]["name"] for node in nodes)
+        seen.know((node["metadata"]["name"] for node in nodes), rows)
 
     def priced(self, row: Document) -> Document:
         """What the machine costs an hour, and would cost on demand; as far as anybody knows."""
@@ -397,6 +399,15 @@ class Observe:
 def log_of(cluster: Cluster, pod: Document, container: str) -> bytes:
     metadata = pod["metadata"]
     return cluster.logs(metadata["namespace"], metadata["name"], container, limit_bytes=LOG_BYTES)
+
+
+def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
+    """Rows of the inventory by node name; names are given again, to later machines."""
+    return {
+        str(row["node"]): dict(row)
+        for row in sorted(rows, key=lambda each: int(each.get("seen_at", 0)))
+        if row.get("node")
+    }
 
 
 def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:

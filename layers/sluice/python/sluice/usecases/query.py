@@ -24,7 +24,7 @@ from sluice.usecases.refused import (
     NotFoundError,
     UnreachableError,
 )
-from sluice.usecases.views import Json, Refusals, hardware, workload_view
+from sluice.usecases.views import Json, Refusals, hardware, time_view, workload_view
 
 if TYPE_CHECKING:
     from sluice.core.admission import Refusal
@@ -115,7 +115,7 @@ class Query:
     def listed(self, caller: Authority, filters: Filters) -> Json:
         """Workloads, newest first; without `since` the unfinished ones and the last 24 hours."""
         snapshot = self.catalog.snapshot()
-        queues = self._queues(caller, snapshot, filters.queue)
+        queues = self.queues(caller, snapshot, filters.queue)
         scanned = SCANNED if filters.narrow else filters.limit + 1
         since = self.clock.now() - DAY_MS if filters.since is None else filters.since
         found = {
@@ -142,7 +142,9 @@ class Query:
         return {"items": [_sent_as(i, view) for i, view in zip(found, views, strict=True)]}
 
     def workload(self, caller: Authority, reference: str) -> Json:
-        return _sent_as(reference, self._views([self.find(caller, reference)])[0])
+        workload = self.find(caller, reference)
+        view = self._views([workload])[0] | {"time": time_view(workload, self.clock.now())}
+        return _sent_as(reference, view)
 
     def find(self, caller: Authority, reference: str) -> Workload:
         """The record of an id or a unique prefix.
@@ -374,7 +376,7 @@ class Query:
             for cluster in sorted(clusters)
         }
 
-    def _queues(self, caller: Authority, snapshot: CatalogSnapshot, queue: str) -> list[str]:
+    def queues(self, caller: Authority, snapshot: CatalogSnapshot, queue: str) -> list[str]:
         """The LocalQueues that a list reads. Raises ForbiddenError for one of somebody else."""
         if not queue:
             names = set(snapshot.of("LocalQueue"))
@@ -386,7 +388,7 @@ class Query:
                 raise ForbiddenError(f"LocalQueue {queue} is not in your namespaces")
             return [queue]
         return [
-            name for name in self._queues(caller, snapshot, "") if name.partition("/")[2] == queue
+            name for name in self.queues(caller, snapshot, "") if name.partition("/")[2] == queue
         ] or [f"{namespace}/{queue}" for namespace in caller.namespaces]
 
     def _unfinished(
@@ -412,7 +414,7 @@ class Query:
 
     def _seen(self, caller: Authority) -> Iterator[Workload]:
         """The newest workloads of each queue that the caller may see."""
-        for queue in self._queues(caller, self.catalog.snapshot(), ""):
+        for queue in self.queues(caller, self.catalog.snapshot(), ""):
             yield from self.workloads.listed(queue, since=0, limit=SCANNED)
 
     def _nodes_now(self, workload: Workload) -> list[str]:

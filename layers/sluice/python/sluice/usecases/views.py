@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.core import checks
-from sluice.core.quantity import format_quantity, parse_quantity
+from sluice.core.costs import Bill
+from sluice.core.quantity import format_quantity
 from sluice.core.reasons import Action, Reason
-from sluice.core.recovery import HOUR_MS, interruptions, recovery
+from sluice.core.recovery import interruptions, recovery
+from sluice.core.stretches import Kind, stretches
 from sluice.core.workload import State, Workload, first_admitted_at, phase, waited_ms
 
 if TYPE_CHECKING:
@@ -136,38 +138,45 @@ def hardware(
 ) -> Json:
     """What a workload runs or ran on, as far as its flavors and the inventory tell.
 
-    `flavors` are ResourceFlavor documents, `nodes` the inventory by node name. The cost is an
-    estimate in dollars: the share of its nodes' CPU that it requested, for as long as it ran.
+    `flavors` are ResourceFlavor documents, `nodes` the inventory by node name. Dollars are those
+    of all of its runs, as far as their prices are known (core.costs).
     """
     labels: dict[str, str] = {}
     for flavor in _flavors(workload).values():
         labels |= (flavors.get(flavor, {}).get("spec") or {}).get("nodeLabels") or {}
     used = [nodes[name] for name in workload.result.get("nodes", ()) if name in nodes]
-    began = workload.started_at or workload.dispatched_at
-    hours = ((workload.finished_at or now) - began) / HOUR_MS if began else 0.0
+    bill = Bill()
+    for stretch in stretches(workload, now):
+        if stretch.run:
+            bill.add(stretch, workload)
     view: Json = {
         "nodepool": _words(used, "nodepool") or labels.get("karpenter.sh/nodepool"),
         "capacity": _words(used, "capacity_type") or labels.get("karpenter.sh/capacity-type"),
         "instance": _words(used, "type"),
         "zone": _words(used, "zone"),
+        "costUsd": round(bill.total.usd, 6),
+        "savedUsd": round(bill.saved_usd, 6),
+        "unpricedSeconds": bill.unpriced.ms / 1_000,
+        "costPerHourUsd": workload.machine.get("usd_per_hour"),
     }
-    prices = [float(node["price"]) for node in used if node.get("price")]
-    offered = sum(_cpu(node) for node in used)
-    if prices and offered and hours:
-        share = min(1.0, total(workload.pod_sets).get("cpu", 0) / offered)
-        view["costUsd"] = round(sum(prices) * share * hours, 6)
-        full = [float(n.get("on_demand_price") or n.get("price") or 0) for n in used]
-        if len(prices) == len(used) and sum(full) > sum(prices):
-            view["savedUsd"] = round((sum(full) - sum(prices)) * share * hours, 6)
     return {key: value for key, value in view.items() if value}
+
+
+def time_view(workload: Workload, now: int) -> Json:
+    """Where the time from its submission to its end, or to now, went; parts add up to `seconds`."""
+    parts: dict[Kind, int] = {}
+    for stretch in stretches(workload, now):
+        parts[stretch.kind] = parts.get(stretch.kind, 0) + stretch.ms
+    return {
+        "seconds": sum(parts.values()) / 1_000,
+        "parts": [
+            {"what": kind.value, "seconds": parts[kind] / 1_000} for kind in Kind if kind in parts
+        ],
+    }
 
 
 def _words(nodes: Iterable[Mapping[str, Any]], key: str) -> str:
     return ",".join(sorted({str(node[key]) for node in nodes if node.get(key)}))
-
-
-def _cpu(node: Mapping[str, Any]) -> int:
-    return parse_quantity("cpu", str((node.get("allocatable") or {}).get("cpu", "0")))
 
 
 def _pod_set(pod_set: PodSet, workload: Workload) -> Json:
