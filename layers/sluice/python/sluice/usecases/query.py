@@ -24,7 +24,7 @@ from sluice.usecases.refused import (
     NotFoundError,
     UnreachableError,
 )
-from sluice.usecases.views import Json, Refusals, hardware, time_view, workload_view
+from sluice.usecases.views import Json, Refusals, hardware, workload_view
 
 if TYPE_CHECKING:
     from sluice.core.admission import Refusal
@@ -142,9 +142,7 @@ class Query:
         return {"items": [_sent_as(i, view) for i, view in zip(found, views, strict=True)]}
 
     def workload(self, caller: Authority, reference: str) -> Json:
-        workload = self.find(caller, reference)
-        view = self._views([workload])[0] | {"time": time_view(workload, self.clock.now())}
-        return _sent_as(reference, view)
+        return _sent_as(reference, self._views([self.find(caller, reference)])[0])
 
     def find(self, caller: Authority, reference: str) -> Workload:
         """The record of an id or a unique prefix.

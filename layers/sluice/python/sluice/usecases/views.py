@@ -120,6 +120,7 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "dispatchedAt": workload.dispatched_at,
         "startedAt": workload.started_at,
         "finishedAt": workload.finished_at,
+        "time": time_view(workload, now),
         "lastCheckpointAt": workload.checkpoint_at,
         "result": dict(workload.result),
         "errors": [dict(error) for error in workload.errors],
