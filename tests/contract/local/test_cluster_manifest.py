@@ -3,7 +3,7 @@
 import copy
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -56,19 +56,45 @@ def create(
     group: str = "sluice:act",
     user: str = "somebody",
     path: str = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
+    dry_run: bool = True,
 ) -> str:
-    """What the API server has against the object; empty if nothing. Nothing is stored."""
+    """What the API server has against the object; empty if nothing."""
+    return ask(api, "POST", path, document, "application/json", (user, group), dry_run=dry_run)
+
+
+def change(
+    api: client.ApiClient,
+    path: str,
+    patch: dict[str, Any],
+    *,
+    group: str = "sluice:act",
+    user: str = "somebody",
+) -> str:
+    """What it has against a change; nothing is stored."""
+    return ask(api, "PATCH", path, patch, "application/merge-patch+json", (user, group))
+
+
+def ask(
+    api: client.ApiClient,
+    method: str,
+    path: str,
+    document: dict[str, Any],
+    content: str,
+    caller: tuple[str, str],
+    *,
+    dry_run: bool = True,
+) -> str:
     headers = {
-        "Impersonate-User": user,
-        "Impersonate-Group": group,
-        "Content-Type": "application/json",
+        "Impersonate-User": caller[0],
+        "Impersonate-Group": caller[1],
+        "Content-Type": content,
     }
     try:
         api.call_api(
             path,
-            "POST",
+            method,
             {},
-            [("dryRun", "All")],
+            [("dryRun", "All")] if dry_run else [],
             headers,
             document,
             auth_settings=["BearerToken"],
@@ -88,9 +114,9 @@ def await_policies(api: client.ApiClient) -> None:
     pytest.fail("the policies do not take effect")
 
 
-def changed(change: Change) -> dict[str, Any]:
+def changed(edit: Change) -> dict[str, Any]:
     job = copy.deepcopy(JOB)
-    change(job)
+    edit(job)
     return job
 
 
@@ -117,7 +143,7 @@ def test_nobody_else_makes_jobs_of_tenants_not_even_an_administrator(
 
 
 @pytest.mark.parametrize(
-    ("change", "answer"),
+    ("edit", "answer"),
     [
         (lambda job: job["spec"]["template"].pop("metadata"), "pods must carry"),
         (lambda job: job["metadata"].update(name="w-bbbbbbbbbbbbb-g1"), "named after them"),
@@ -146,9 +172,9 @@ def test_nobody_else_makes_jobs_of_tenants_not_even_an_administrator(
     ],
 )
 def test_what_vetting_refuses_the_api_server_refuses_too(
-    api: client.ApiClient, change: Change, answer: str
+    api: client.ApiClient, edit: Change, answer: str
 ) -> None:
-    assert answer in create(api, changed(change))
+    assert answer in create(api, changed(edit))
 
 
 def test_children_of_a_jobset_are_let_through_and_vetted(api: client.ApiClient) -> None:
@@ -160,6 +186,63 @@ def test_children_of_a_jobset_are_let_through_and_vetted(api: client.ApiClient) 
     assert create(api, changed(as_child), group=group, user=JOBSET_CONTROLLER) == ""
     assert "nodeName" in create(api, changed(placed), group=group, user=JOBSET_CONTROLLER)
     assert "Sluice alone" in create(api, changed(as_child), group=group)
+
+
+@pytest.fixture
+def stored(api: client.ApiClient) -> Iterator[str]:
+    """The path of the suspended Job, as Sluice has made it."""
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+    assert create(api, JOB, dry_run=False) == ""
+    yield f"{path}/{JOB['metadata']['name']}"
+    at_once = [("propagationPolicy", "Background")]
+    api.call_api(
+        f"{path}/{JOB['metadata']['name']}", "DELETE", {}, at_once, auth_settings=["BearerToken"]
+    )
+
+
+START = {"spec": {"suspend": False}}
+RELABEL = {"metadata": {"labels": {"sluice.dev/workload": "bbbbbbbbbbbbb"}}}
+OWN = {"metadata": {"finalizers": ["a/b"]}}
+STRIP = {"spec": {"template": {"metadata": {"labels": {"sluice.dev/workload": None}}}}}
+
+
+def test_sluice_starts_its_jobs_and_nobody_else_does(api: client.ApiClient, stored: str) -> None:
+    assert change(api, stored, START) == ""
+    assert "created by Sluice alone" in change(api, stored, START, group="system:masters")
+
+
+@pytest.mark.parametrize(
+    ("patch", "answer"),
+    [(RELABEL, "named after them"), (OWN, "finalizers"), (STRIP, "pods must carry")],
+    ids=["labels", "finalizers", "labels-of-pods"],
+)
+def test_what_sluice_changes_of_a_job_is_vetted_too(
+    api: client.ApiClient, stored: str, patch: dict[str, Any], answer: str
+) -> None:
+    assert answer in change(api, stored, patch)
+
+
+def test_controllers_of_kubernetes_carry_on_with_jobs_but_make_none(
+    api: client.ApiClient, stored: str
+) -> None:
+    user, group = "system:kube-controller-manager", "system:masters"
+
+    assert change(api, stored, START, user=user, group=group) == ""
+    assert "created by Sluice alone" in create(api, JOB, user=user, group=group)
+
+
+def test_the_job_controller_makes_pods_of_sluices_jobs_alone(api: client.ApiClient) -> None:
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    metadata = {"name": "made", "labels": LABELS, "ownerReferences": [owner]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    pod["spec"] = JOB["spec"]["template"]["spec"]
+    controller = {"user": "system:kube-controller-manager", "group": "system:masters"}
+
+    assert create(api, pod, path=pods, **controller) == ""
+    assert "Sluice's Jobs alone" in create(api, pod, path=pods, group="system:masters")
+    pod["metadata"] = metadata | {"labels": {"a": "b"}}
+    assert "Sluice's Jobs alone" in create(api, pod, path=pods, **controller)
 
 
 def test_a_bare_pod_is_refused(api: client.ApiClient) -> None:

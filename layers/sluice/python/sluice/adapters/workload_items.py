@@ -1,8 +1,12 @@
-"""Workload records as DynamoDB items: only what differs from the default is stored."""
+"""Workload records as DynamoDB items: only what differs from the default is stored, and that once.
+
+A write costs a unit for each KB of the whole item, in a transaction two; most records are a little
+smaller than one (docs/decisions/0012-cost-of-a-job.md).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.adapters.attribute_values import from_item, to_item
@@ -23,6 +27,10 @@ from sluice.core.workload import (
 
 FIELDS = Workload.__slots__
 REQUIRED = ("id", "name", "namespace", "queue")
+ALWAYS = ("state", "generation")  # stored even where they are what a new record has
+# What a record says of its present generation, so that neither its run nor its quota repeats it.
+OF_THE_RUN = ("cluster", "admitted_at", "dispatched_at", "started_at")
+OF_THE_RESERVATION = ("generation", "cluster")
 
 
 def plain(value: object) -> object:
@@ -59,9 +67,27 @@ def plain(value: object) -> object:
 
 def to_record(workload: Workload) -> dict[str, Any]:
     """The record with its index attributes, as plain values."""
-    fields = {name: plain(getattr(workload, name)) for name in FIELDS}
-    stored = {name: value for name, value in fields.items() if value or name == "generation"}
-    return stored | index_keys(workload)
+    fields = {name: stored(name, getattr(workload, name), workload) for name in FIELDS}
+    kept = {name: value for name, value in fields.items() if value or name in ALWAYS}
+    return kept | index_keys(workload)
+
+
+def stored(name: str, value: object, record: Workload) -> Any:
+    """The value of a field of this record, without what other fields of it say."""
+    if isinstance(value, Reservation):
+        return _lean(plain(value), OF_THE_RESERVATION, record)
+    if name == "runs" and isinstance(value, tuple):
+        return [_lean_run(run, record) for run in value]
+    return plain(value)
+
+
+def _lean_run(run: Mapping[str, Any], record: Workload) -> Any:
+    return _lean(run, OF_THE_RUN, record) if run["generation"] == record.generation else run
+
+
+def _lean(values: Any, repeated: Sequence[str], record: Workload) -> dict[str, Any]:
+    said = {name: getattr(record, name) for name in repeated}
+    return {name: value for name, value in values.items() if said.get(name) != value}
 
 
 def to_workload(record: Mapping[str, Any]) -> Workload:
@@ -82,12 +108,21 @@ def to_workload(record: Mapping[str, Any]) -> Workload:
     )
     if reservation := record.get("reservation"):
         assigned = tuple(PodSetAssignment(**pod_set) for pod_set in reservation["pod_sets"])
-        values["reservation"] = Reservation(**{**reservation, "pod_sets": assigned})
+        said = {"generation": record["generation"], "cluster": record.get("cluster", "")}
+        values["reservation"] = Reservation(**{**said, **reservation, "pod_sets": assigned})
     if intent := record.get("intent"):
         values["intent"] = Intent(**{**intent, "kind": IntentKind(intent["kind"])})
-    for name in ("errors", "runs", "charges", "checks", "answers", "waits"):
+    for name in ("errors", "charges", "checks", "answers", "waits"):
         values[name] = tuple(record.get(name, ()))
+    values["runs"] = tuple(_whole_run(run, record) for run in record.get("runs", ()))
     return Workload(**values)
+
+
+def _whole_run(run: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
+    if run["generation"] != record["generation"]:
+        return run
+    blank = {"cluster": ""}
+    return {name: record.get(name, blank.get(name, 0)) for name in OF_THE_RUN} | dict(run)
 
 
 def workload_of(item: Mapping[str, Any]) -> Workload:
@@ -100,10 +135,13 @@ def item_of(workload: Workload) -> dict[str, Any]:
 
 def update_of(change: Change) -> dict[str, Any]:
     """The arguments that `Update` and `UpdateItem` share: expressions, names and values."""
-    old, new = index_keys(change.before), index_keys(after(change))
-    sets = {name: plain(value) for name, value in change.set.items()}
+    record = after(change)
+    old, new = index_keys(change.before), index_keys(record)
+    values_now = {name: stored(name, value, record) for name, value in change.set.items()}
+    sets = {name: value for name, value in values_now.items() if value or name in ALWAYS}
     sets |= {name: value for name, value in new.items() if old.get(name) != value}
-    removes = [*change.remove, *(name for name in INDEXES if name in old and name not in new)]
+    removes = [*change.remove, *(name for name in values_now if name not in sets)]
+    removes += [name for name in INDEXES if name in old and name not in new]
     names: dict[str, str] = {}
     values: dict[str, Any] = {}
     clauses = []
@@ -111,7 +149,8 @@ def update_of(change: Change) -> dict[str, Any]:
         names[f"#s{position}"], values[f":s{position}"] = name, value
         clauses.append(f"#s{position} = :s{position}")
     for position, (name, element) in enumerate(change.append.items()):
-        names[f"#a{position}"], values[f":a{position}"] = name, [element]
+        lean = _lean_run(element, record) if name == "runs" else element
+        names[f"#a{position}"], values[f":a{position}"] = name, [lean]
         values[":none"] = []
         clauses.append(
             f"#a{position} = list_append(if_not_exists(#a{position}, :none), :a{position})"
@@ -147,7 +186,7 @@ def _condition(guard: Guard, names: dict[str, str], values: dict[str, Any]) -> s
         names[f"#p{i}"] = name
         terms.append(f"attribute_exists(#p{i})")
     for i, name in enumerate(guard.absent):
-        # False is written when a flag is taken back, so absent means "not there or false".
+        # Records of older versions hold False where a flag was taken back.
         names[f"#n{i}"], values[":false"] = name, False
         terms.append(f"(attribute_not_exists(#n{i}) OR #n{i} = :false)")
     if guard.intent is not None:
