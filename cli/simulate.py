@@ -109,6 +109,8 @@ def _simulate(path: Path, settings: _Settings) -> Exit:
             f"{path} has no Expectation, so there is nothing to check",
             hint="add a document of kind Expectation, or leave out --check",
         )
+    for notice in scenario.notices:
+        click.echo(f"note: {path}: {notice}", err=True)
     measured = scenario.generated if settings.timing is None else settings.timing
     progress = Progress(scenario)
     simulation = Simulation(

@@ -43,6 +43,7 @@ def simulation_table(result: dict[str, Any], progress: Progress) -> str:
         _listing(result),
         _waits(summary["waitSeconds"]),
         _queues(result),
+        _budgets(result),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -69,6 +70,7 @@ def _listing(result: dict[str, Any]) -> str:
     """What became of single workloads, as far as a person would read."""
     # In the order of time; victims stand before whom they made room for.
     happened = merge(
+        ((one["phase"].lower(), one) for one in result.get("ended", ())),
         (("preempted", one) for one in result["preempted"]),
         (("admitted", one) for one in result["admitted"]),
         key=lambda each: each[1]["at"],
@@ -79,7 +81,7 @@ def _listing(result: dict[str, Any]) -> str:
             one["clusterQueue"],
             what,
             f"{one['at']:g} s",
-            _pods(one) if what == "admitted" else f"{one['reason']} by {one['by']}",
+            _detail(what, one),
         ]
         for what, one in islice(happened, 2 * _LISTED)
     ]
@@ -90,9 +92,19 @@ def _listing(result: dict[str, Any]) -> str:
     if not rows:
         return ""
     text = table(["WORKLOAD", "CLUSTERQUEUE", "WHAT", "AT", "DETAIL"], rows)
-    total = sum(len(result[key]) for key in ("admitted", "preempted", "pending"))
+    keys = ("admitted", "preempted", "ended", "pending")
+    total = sum(len(result.get(key, ())) for key in keys)
     more = f"\n… and {total - len(rows):,} more; -o json lists all" if total > len(rows) else ""
     return text + more
+
+
+def _detail(what: str, one: dict[str, Any]) -> str:
+    match what:
+        case "admitted":
+            return _pods(one) + (f" in {one['cluster']}" if "cluster" in one else "")
+        case "preempted":
+            return f"{one['reason']} by {one['by']}"
+    return f"{one['reason']}: {one['message']}"
 
 
 def _pods(admission: dict[str, Any]) -> str:
@@ -125,6 +137,14 @@ def _queues(result: dict[str, Any]) -> str:
     text = table(["QUEUE", "KIND", "USED", "AVAILABLE", "POTENTIAL", "SHARE"], rows)
     more = len(nodes) - len(rows)
     return text + (f"\n… and {more:,} more" if more > 0 else "")
+
+
+def _budgets(result: dict[str, Any]) -> str:
+    rows = [
+        [one["name"], f"${one['spentUSD']:,.2f}", f"${one['limitUSD']:,.2f}"]
+        for one in result.get("budgets", ())
+    ]
+    return table(["BUDGET", "SPENT", "LIMIT"], rows) if rows else ""
 
 
 def _cells(flavors: dict[str, dict[str, str]]) -> str:

@@ -62,6 +62,14 @@ class _Charge:
     per_hour: int
     since_ms: int
 
+    def cost(self, now_ms: int) -> int:
+        """Of the time until now."""
+        return -(-self.per_hour * max(0, now_ms - self.since_ms) // HOUR_MS)
+
+    def beyond(self, now_ms: int) -> int:
+        """By how much the time until now cost more than was committed."""
+        return max(0, self.cost(now_ms) - self.microusd)
+
 
 @dataclass(slots=True)
 class Spending:
@@ -79,8 +87,18 @@ class Spending:
         return [budget for budget in self.budgets if budget.covers(workload)]
 
     def spent(self, budget: Budget, now_ms: int) -> int:
-        """Micro-dollars spent or committed in the present window."""
-        return self._spent.get((budget.name, budget.window(now_ms)), 0)
+        """Micro-dollars spent or committed in the present window.
+
+        Who runs longer than was assumed counts as it runs.
+        """
+        window = budget.window(now_ms)
+        longer = (
+            each.beyond(now_ms)
+            for charges in self._open.values()
+            for each in charges
+            if each.budget is budget and each.window == window
+        )
+        return self._spent.get((budget.name, window), 0) + sum(longer)
 
     def set_spent(self, budget: Budget, microusd: int, now_ms: int) -> None:
         """Sets what the present window has cost so far, without what is charged from now on."""
@@ -115,8 +133,7 @@ class Spending:
     def settle(self, workload_id: str, now_ms: int) -> None:
         """Replaces a commitment by the cost of the time that the workload ran."""
         for each in self._open.pop(workload_id, ()):
-            actual = -(-each.per_hour * max(0, now_ms - each.since_ms) // HOUR_MS)
-            self._add(each.budget, each.window, actual - each.microusd)
+            self._add(each.budget, each.window, each.cost(now_ms) - each.microusd)
 
     def _add(self, budget: Budget, window: int, microusd: int) -> None:
         key = (budget.name, window)

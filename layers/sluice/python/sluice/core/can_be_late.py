@@ -47,11 +47,14 @@ class Race:
 
 def pace(race: Race) -> Pace:
     """Rounded to the careful side: equality on the boundary of a tick is not safe."""
-    reserve = 2 * race.restart + race.unsaved + race.tick
-    if race.time_left <= race.work_left + reserve:
+    if race.time_left <= race.work_left + _reserve(race):
         return Pace.LAST_CHANCE
     done, passed = race.work - race.work_left, race.allowed - race.time_left
     return Pace.BEHIND if done * race.allowed < passed * race.work else Pace.AHEAD
+
+
+def _reserve(race: Race) -> int:
+    return 2 * race.restart + race.unsaved + race.tick
 
 
 def race_of(workload: Workload, now: int) -> Race | None:
@@ -87,3 +90,14 @@ def _kept(run: Mapping[str, Any], mode: str) -> int:
         return 0
     ended = int(run.get("stopped_at") or run["ended_at"])
     return max(0, ended - int(run["started_at"]) - int(run.get("lost_ms", 0)))
+
+
+def changes_at(workload: Workload, now: int) -> list[int]:
+    """When an idle workload, left alone, has no more lead, and when its last chance begins."""
+    race = race_of(workload, now)
+    if race is None:
+        return []
+    began = now + race.time_left - race.allowed
+    behind = (race.work - race.work_left) * race.allowed // race.work + 1
+    last = race.allowed - race.work_left - _reserve(race)
+    return sorted(began + passed for passed in (behind, last))

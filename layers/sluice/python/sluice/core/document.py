@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from sluice.core.quantity import parse_decimal, parse_duration, parse_quantity
 
@@ -93,12 +93,12 @@ class Fields:
                 hint = f"did you mean {near[0]}?" if near else f"known: {_listed(self._asked)}"
                 self._flaw(self._at(str(key)), f"unknown field; {hint}")
 
-    def map(self, key: str, *, required: bool = False) -> Fields:
-        return Fields(self._take(key, required), self.document, self._flaws, self._at(key))
+    def map(self, key: str, *, required: bool = False) -> Self:
+        return type(self)(self._take(key, required), self.document, self._flaws, self._at(key))
 
-    def maps(self, key: str, *, required: bool = False) -> list[Fields]:
+    def maps(self, key: str, *, required: bool = False) -> list[Self]:
         return [
-            Fields(
+            type(self)(
                 {} if item is None else item, self.document, self._flaws, f"{self._at(key)}[{i}]"
             )
             for i, item in enumerate(self._list(key, required))

@@ -107,23 +107,31 @@ def _size(spec: SpecFields) -> dict[str, Any]:
             for key in ("parallelism", "completions")
             if spec.has(key)
         }
+    completions, together = array_size(spec)
+    if not completions:
+        return {}
+    for key in ("parallelism", "completions"):
+        if spec.has(key):
+            spec.wrong(key, "array says it already; keep one of the two")
+        spec.ignore(key)
+    return {
+        "completions": completions,
+        "parallelism": together,
+        "completionMode": "Indexed",
+    }
+
+
+def array_size(spec: SpecFields) -> tuple[int, int]:
+    """How many indexes `array` has, and how many run at once; (0, 0) with a flaw."""
     written = spec.text("array")
     parts = _ARRAY.fullmatch(written)
     if parts is None:
         spec.wrong(
             "array", f'{written!r:.40} is not an array; write for example "0-99" or "0-99%10"'
         )
-        return {}
-    for key in ("parallelism", "completions"):
-        if spec.has(key):
-            spec.wrong(key, "array says it already; keep one of the two")
-        spec.ignore(key)
+        return 0, 0
     completions = int(parts[1]) + 1
     together = min(int(parts[2]), completions) if parts[2] else completions
     if together == 0:
         spec.wrong("array", "%0 would never run anything; write at least %1")
-    return {
-        "completions": completions,
-        "parallelism": max(together, 1),
-        "completionMode": "Indexed",
-    }
+    return completions, max(together, 1)

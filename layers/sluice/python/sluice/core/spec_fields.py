@@ -35,9 +35,6 @@ def amount(resource: str, value: Any) -> int:
 class SpecFields(Fields):
     """A map of a submission while it is read."""
 
-    def map(self, key: str, *, required: bool = False) -> SpecFields:
-        return SpecFields(self._take(key, required), self.document, self._flaws, self._at(key))
-
     def knows(self, *keys: str) -> None:
         """Names all fields that there can be, so that unknown ones get a suggestion."""
         self._asked.update(keys)
@@ -48,12 +45,7 @@ class SpecFields(Fields):
         if len(items) > _MOST:
             self.wrong(key, f"has too many entries; the most is {_MOST}")
             return []
-        return [
-            SpecFields(
-                {} if item is None else item, self.document, self._flaws, f"{self._at(key)}[{i}]"
-            )
-            for i, item in enumerate(items)
-        ]
+        return self.maps(key)
 
     def integers(self, key: str, *, minimum: int, maximum: int) -> list[int]:
         """A list of whole numbers within bounds; others are flaws and left out."""

@@ -29,7 +29,8 @@ class Expectation:
     """What must come out; a field that is None is not compared.
 
     `quantities` maps `available` and `potential`, where written, to node → (flavor, resource) →
-    amount in base units.
+    amount in base units. `ended` maps jobs that did not end by themselves to their phase,
+    `clusters` admitted ones to where they went.
     """
 
     admitted: Mapping[str, Mapping[str, ExpectedPodSet]] | None = None
@@ -37,6 +38,8 @@ class Expectation:
     pending: frozenset[str] | None = None
     quantities: Mapping[str, Mapping[str, Mapping[tuple[str, str], int]]] | None = None
     share: Mapping[str, tuple[int, str]] | None = None
+    ended: Mapping[str, str] | None = None
+    clusters: Mapping[str, str] | None = None
 
 
 def read_expectation(spec: Fields) -> Expectation:
@@ -51,6 +54,8 @@ def read_expectation(spec: Fields) -> Expectation:
             if spec.written(key)
         },
         share=_read_shares(spec.map("share")) if spec.written("share") else None,
+        ended=spec.string_map("ended") if spec.written("ended") else None,
+        clusters=spec.string_map("clusters") if spec.written("clusters") else None,
     )
 
 
@@ -65,15 +70,11 @@ def differences(expected: Expectation, report: Mapping[str, Any]) -> Iterator[st
             yield f"pending: {name} is expected to wait, but does not; it {_fate(report, name)}"
         for name in sorted(pending.keys() - expected.pending):
             yield f"pending: {name} waits unexpectedly ({_why(pending[name])})"
-    nodes = {one["name"]: one for one in (*report["clusterQueues"], *report["cohorts"])}
-    for section, by_node in (expected.quantities or {}).items():
-        for name, cells in by_node.items():
-            yield from _quantity_differences(section, name, cells, nodes.get(name))
-    for name, (value, resource) in (expected.share or {}).items():
-        share = nodes[name]["share"] if name in nodes else None
-        if share != {"value": value, "resource": resource}:
-            found = f"{share['value']} {share['resource']}".rstrip() if share else "no such node"
-            yield f"share: {name}: expected {value} {resource}".rstrip() + f", found {found}"
+    if expected.ended is not None:
+        yield from _end_differences(expected.ended, report)
+    if expected.clusters is not None:
+        yield from _cluster_differences(expected.clusters, report)
+    yield from _node_differences(expected, report)
 
 
 def _fate(report: Mapping[str, Any], name: str) -> str:
@@ -81,6 +82,9 @@ def _fate(report: Mapping[str, Any], name: str) -> str:
     for one in report["pending"]:
         if one["workload"] == name:
             return f"waits ({_why(one)})"
+    for one in report.get("ended", ()):
+        if one["workload"] == name:
+            return f"ended as {one['phase']} ({_why(one)})"
     fates = (("finished", "finished"), ("preempted", "was preempted"), ("admitted", "was admitted"))
     for key, fate in fates:
         for one in report[key]:
@@ -133,6 +137,38 @@ def _preemption_differences(
     for name in sorted(found.keys() & expected.keys()):
         if found[name] != expected[name]:
             yield f"preempted: {name}: expected {expected[name]}, found {found[name]}"
+
+
+def _node_differences(expected: Expectation, report: Mapping[str, Any]) -> Iterator[str]:
+    nodes = {one["name"]: one for one in (*report["clusterQueues"], *report["cohorts"])}
+    for section, by_node in (expected.quantities or {}).items():
+        for name, cells in by_node.items():
+            yield from _quantity_differences(section, name, cells, nodes.get(name))
+    for name, (value, resource) in (expected.share or {}).items():
+        share = nodes[name]["share"] if name in nodes else None
+        if share != {"value": value, "resource": resource}:
+            found = f"{share['value']} {share['resource']}".rstrip() if share else "no such node"
+            yield f"share: {name}: expected {value} {resource}".rstrip() + f", found {found}"
+
+
+def _cluster_differences(expected: Mapping[str, str], report: Mapping[str, Any]) -> Iterator[str]:
+    places = {one["workload"]: one.get("cluster", "none") for one in report["admitted"]}
+    for name, cluster in expected.items():
+        found = places.get(name, "none")
+        if found != cluster:
+            yield f"clusters: {name}: expected {cluster}, found {found}"
+
+
+def _end_differences(expected: Mapping[str, str], report: Mapping[str, Any]) -> Iterator[str]:
+    found = {one["workload"]: one for one in report.get("ended", ())}
+    for name in sorted(expected.keys() - found.keys()):
+        yield f"ended: {name} is expected as {expected[name]}, but it {_fate(report, name)}"
+    for name in sorted(found.keys() - expected.keys()):
+        yield f"ended: {name} ended unexpectedly as {found[name]['phase']} ({_why(found[name])})"
+    for name in sorted(found.keys() & expected.keys()):
+        if found[name]["phase"] != expected[name]:
+            phase = found[name]["phase"]
+            yield f"ended: {name}: expected {expected[name]}, found {phase}"
 
 
 def _quantity_differences(

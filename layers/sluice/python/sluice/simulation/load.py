@@ -103,8 +103,11 @@ class Load:
                     )
 
 
-def read_load(name: str, spec: Fields) -> Load:
-    """A Load document's `spec`; flaws are collected by the reader."""
+def read_load(name: str, spec: Fields, min_run_ms: int = DEFAULT_MIN_RUN_MS) -> Load:
+    """A Load document's `spec`; flaws are collected by the reader.
+
+    `min_run_ms` counts where it says none.
+    """
     queue = spec.map("clusterQueue", required=True)
     nominal = queue.amounts("nominal", required=True)
     borrowing, lending = queue.amounts("borrowingLimit"), queue.amounts("lendingLimit")
@@ -124,7 +127,7 @@ def read_load(name: str, spec: Fields) -> Load:
         queueing_strategy=queue.choice(
             "queueingStrategy", QueueingStrategy, QueueingStrategy.BEST_EFFORT_FIFO
         ),
-        min_run_ms=spec.duration("minRunTime", DEFAULT_MIN_RUN_MS) or 0,
+        min_run_ms=spec.duration("minRunTime", min_run_ms) or 0,
         classes=tuple(_read_class(one) for one in spec.maps("classes", required=True)),
     )
     queue.close()

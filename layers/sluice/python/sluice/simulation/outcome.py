@@ -20,6 +20,27 @@ class Admitted:
     job: Job
     assignment: Assignment
     at_ms: int
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a job that did not end by itself, in the words of `ls` and `why`."""
+
+    job: Job
+    at_ms: int
+    phase: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A budget's present window at the end; micro-dollars."""
+
+    name: str
+    spent: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +85,8 @@ class Outcome:
     preempted: list[Preempted] = field(default_factory=list)
     finished: list[tuple[Job, int]] = field(default_factory=list)
     pending: list[tuple[Job, Refusal]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    budgets: list[Account] = field(default_factory=list)
     waits_ms: dict[str, int] = field(default_factory=dict)
     useful: dict[str, int] = field(default_factory=dict)
     cluster_queues: list[Node] = field(default_factory=list)

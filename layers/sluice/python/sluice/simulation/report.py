@@ -32,7 +32,9 @@ def report(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
             for one in outcome.preempted
         ],
         "finished": [
-            {"workload": job.workload.id, "at": _seconds(at_ms)} for job, at_ms in outcome.finished
+            {"workload": job.workload.id, "at": _seconds(at_ms)}
+            | ({"succeeded": False} if job.fails else {})
+            for job, at_ms in outcome.finished
         ],
         "pending": [
             {
@@ -46,7 +48,34 @@ def report(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
         "clusterQueues": [_node(one) for one in outcome.cluster_queues],
         "cohorts": [_node(one) for one in outcome.cohorts],
         "summary": _summary(scenario, outcome),
-    }
+    } | _installation(outcome)
+
+
+def _installation(outcome: Outcome) -> dict[str, Any]:
+    """What there is to say only where more than queues takes part."""
+    told: dict[str, Any] = {}
+    if outcome.ended:
+        told["ended"] = [
+            {
+                "workload": one.job.workload.id,
+                "clusterQueue": one.job.workload.cluster_queue,
+                "at": _seconds(one.at_ms),
+                "phase": one.phase,
+                "reason": one.reason,
+                "message": one.message,
+            }
+            for one in outcome.ended
+        ]
+    if outcome.budgets:
+        told["budgets"] = [
+            {
+                "name": one.name,
+                "spentUSD": round(one.spent / 1_000_000, 6),
+                "limitUSD": round(one.limit / 1_000_000, 6),
+            }
+            for one in outcome.budgets
+        ]
+    return told
 
 
 def _admitted(one: Admitted) -> dict[str, Any]:
@@ -58,7 +87,7 @@ def _admitted(one: Admitted) -> dict[str, Any]:
             {"name": pods.name, "count": pods.count, "flavors": dict(pods.flavors)}
             for pods in one.assignment.pod_sets
         ],
-    }
+    } | ({"cluster": one.cluster} if one.cluster else {})
 
 
 def _node(node: Node) -> dict[str, Any]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core import dependencies
+from sluice.core import options as workload_options
+from sluice.core.catalog import Catalog
 from sluice.core.document import DocumentError, Fields, Flaw
 from sluice.core.model import (
     Assignment,
@@ -17,9 +21,14 @@ from sluice.core.model import (
 )
 from sluice.core.objects import ConfigObjects, describe, read_objects
 from sluice.core.scheduling_policy import read_admission_fair_sharing, read_fair_sharing
+from sluice.core.short_form import array_size
+from sluice.core.spec_fields import SpecFields
+from sluice.simulation import installation as installed
 from sluice.simulation.expectation import Expectation, read_expectation
+from sluice.simulation.installation import Installation, read_installation
 from sluice.simulation.job import Holds, Job
 from sluice.simulation.load import Load, read_load
+from sluice.simulation.notices import notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +43,7 @@ class Scenario:
     """One file, ready to run.
 
     `passes` None runs until nothing more can change; `consumed` is past usage per LocalQueue in
-    base units; `generated` says that a Load takes part.
+    base units; `generated` says that a Load takes part; `notices` tell what has no effect.
     """
 
     name: str
@@ -46,6 +55,26 @@ class Scenario:
     consumed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     expectation: Expectation | None = None
     generated: bool = False
+    installation: Installation = field(default_factory=Installation)
+    notices: tuple[str, ...] = ()
+
+    def policy_of(self, root: str) -> Policy:
+        """The settings of a root cohort: its SchedulingPolicy's, where the file has any."""
+        stated = self.installation.policies
+        return self.policy if stated is None else stated.of(root)
+
+    def catalog(self) -> Catalog:
+        """The file's queues; what checks answer counts only if the Scenario says it."""
+        objects, installation = self.objects, self.installation
+        return Catalog(
+            flavors=objects.resource_flavors,
+            cohorts=objects.cohorts,
+            cluster_queues=objects.cluster_queues,
+            local_queues=objects.local_queues,
+            priority_classes=objects.priority_classes,
+            budgets=installation.budgets,
+            admission_checks=None if installation.answers is None else objects.admission_checks,
+        )
 
     @property
     def capacity(self) -> dict[str, int]:
@@ -67,25 +96,33 @@ def parse_scenario(documents: Iterable[Any], default_name: str) -> Scenario:
     """
     flaws: list[Flaw] = []
     ours: list[tuple[str, Any]] = []
+    applied: list[tuple[str, Any]] = []
     kueue: list[tuple[str, Any]] = []
     for number, document in enumerate(documents, start=1):
         if document is not None:
-            is_ours = isinstance(document, dict) and document.get("kind") in SIMULATION_KINDS
-            (ours if is_ours else kueue).append((describe(number, document), document))
-    objects = read_objects(kueue, flaws, also=SIMULATION_KINDS)
-    scenario, loads = Scenario(name="", objects=objects, jobs=()), list[tuple[str, Load]]()
+            kind = document.get("kind") if isinstance(document, dict) else None
+            known = ours if kind in SIMULATION_KINDS else kueue
+            (applied if kind in installed.KINDS else known).append(
+                (describe(number, document), document)
+            )
+    objects = read_objects(kueue, flaws, also=(*installed.KINDS, *SIMULATION_KINDS))
+    installation = read_installation(applied, flaws)
+    scenario = Scenario(name="", objects=objects, jobs=(), installation=installation)
+    loads: list[tuple[str, Load]] = []
     seen: set[str] = set()
     for label, document in ours:
-        fields = Fields(document, label, flaws)
+        fields = SpecFields(document, label, flaws)
         kind, name, spec = _heading(fields)
         if kind != "Load" and kind in seen:
             fields.wrong("kind", f"is the second {kind}; one file holds at most one")
         seen.add(kind)
         if kind == "Scenario":
-            read = _ScenarioReader(objects, spec).read()
+            read = _ScenarioReader(objects, installation, spec).read()
             scenario = replace(read, name=name, expectation=scenario.expectation)
         elif kind == "Load":
-            loads.append((label, read_load(name or f"load-{len(loads) + 1}", spec)))
+            # A SchedulingPolicy says for how long everybody is left in peace.
+            stated = {} if installation.policies is None else {"min_run_ms": 0}
+            loads.append((label, read_load(name or f"load-{len(loads) + 1}", spec, **stated)))
         else:
             scenario = replace(scenario, expectation=read_expectation(spec))
         spec.close()
@@ -95,12 +132,27 @@ def parse_scenario(documents: Iterable[Any], default_name: str) -> Scenario:
     name = scenario.name or (loads[0][1].name if loads else default_name)
     complete = _with_loads(replace(scenario, name=name), loads, flaws)
     flaws += _shared_names(complete.objects)
+    flaws += installed.problems(complete.installation, complete.catalog())
     if flaws:
         raise DocumentError(flaws)
-    return complete
+    return _told(complete, (*kueue, *applied))
 
 
-def _heading(fields: Fields) -> tuple[str, str, Fields]:
+def _told(scenario: Scenario, labelled: Iterable[tuple[str, Any]]) -> Scenario:
+    """With notices; queues select every namespace where nobody says what labels there are."""
+    labels, answers = scenario.installation.labels, scenario.installation.answers
+    told = notices(labelled, answered=answers is not None, namespaces=labels is not None)
+    objects = scenario.objects
+    if labels is None:
+        queues = tuple(
+            replace(queue, namespace_selector=queue.namespace_selector and {})
+            for queue in objects.cluster_queues
+        )
+        objects = replace(objects, cluster_queues=queues)
+    return replace(scenario, objects=objects, notices=tuple(told))
+
+
+def _heading(fields: SpecFields) -> tuple[str, str, SpecFields]:
     """The kind, name and spec of one of our documents."""
     version = fields.text("apiVersion", required=True)
     if version not in {"", SLUICE_V1}:
@@ -153,8 +205,10 @@ def _shared_names(objects: ConfigObjects) -> Iterator[Flaw]:
 class _ScenarioReader:
     """Reads a Scenario's `spec` against the objects of the same file."""
 
-    def __init__(self, objects: ConfigObjects, spec: Fields) -> None:
-        self._objects, self._spec = objects, spec
+    def __init__(
+        self, objects: ConfigObjects, installation: Installation, spec: SpecFields
+    ) -> None:
+        self._objects, self._installation, self._spec = objects, installation, spec
         self._queues = {queue.name: queue for queue in objects.cluster_queues}
         self._local_queues = {queue.key: queue for queue in objects.local_queues}
         # Kueue applies the class of this name to workloads that name no other priority.
@@ -176,6 +230,7 @@ class _ScenarioReader:
             ),
             consumed=self._consumed(),
             jobs=self._jobs(start_ms),
+            installation=installed.of_scenario(self._installation, spec, self._objects),
         )
 
     def _consumed(self) -> dict[str, dict[str, int]]:
@@ -201,11 +256,15 @@ class _ScenarioReader:
                 fields.wrong("name", f"{job.workload.id!r} is listed twice; names are unique")
             jobs[job.workload.id] = job
             fields.close()
+        self._depend(jobs)
         return tuple(jobs.values())
 
-    def _job(self, fields: Fields, sequence: int, start_ms: int) -> Job:
+    def _job(self, fields: SpecFields, sequence: int, start_ms: int) -> Job:
         local_queue = self._local_queue(fields)
-        pod_sets = tuple(_pod_set(one) for one in fields.maps("podSets", required=True))
+        indexes, together = array_size(fields) if fields.has("array") else (None, None)
+        pod_sets = tuple(_pod_set(one, together) for one in fields.maps("podSets", required=True))
+        if indexes and len(pod_sets) > 1:
+            fields.wrong("array", "an array has one pod set; leave out the others")
         if len({one.name for one in pod_sets}) < len(pod_sets):
             fields.wrong("podSets", "two pod sets have the same name")
         workload = Workload(
@@ -218,14 +277,53 @@ class _ScenarioReader:
             else self._default_priority,
             queued_at_ms=fields.instant("createdAt", start_ms),
             sequence=sequence,
+            user=fields.text("user") or None,
         )
-        fields.ignore("priority")
-        return Job(
+        fields.ignore("priority", "array")
+        job = Job(
             workload,
             arrives_ms=fields.duration("arrivesAfter", 0) or 0,
             runtime_ms=fields.duration("runtime"),
             holds=self._holds(fields, workload) if fields.has("holds") else None,
+            indexes=indexes or None,
+            fails=fields.boolean("fails", default=False),
         )
+        return self._wishing(job, fields, start_ms)
+
+    def _wishing(self, job: Job, fields: SpecFields, start_ms: int) -> Job:
+        """The job with the options of a Workload's spec, if it has any."""
+        if fields.has("recovery"):
+            fields.wrong("recovery", "nothing is interrupted in a simulation; leave it out")
+        options = workload_options.read(fields, workload_options.Tenantless)
+        if not options:
+            return job
+        if "depends_on" in options and job.holds is not None:
+            fields.wrong("dependsOn", "what holds quota waits for nobody; remove one")
+        written = fields.has("createdAt")
+        since = job.workload.queued_at_ms if written else start_ms + job.arrives_ms
+        wishes = replace(job.record(start_ms), created_at=since, options=options)
+        return replace(job, wishes=wishes)
+
+    def _depend(self, jobs: dict[str, Job]) -> None:
+        """Names of other jobs become their ids, which are the same here."""
+        for place, job in enumerate(list(jobs.values())):
+            if job.wishes is None or "depends_on" not in job.wishes.options:
+                continue
+            entries = []
+            for number, entry in enumerate(job.wishes.options["depends_on"]):
+                name = entry.get("name") or entry["id"]
+                other = jobs.get(name)
+                field = f"workloads[{place}].dependsOn[{number}].name"
+                if other is None:
+                    near = get_close_matches(name, jobs, n=1)
+                    hint = f"did you mean {near[0]}?" if near else "list it, too"
+                    self._spec.wrong(field, f"there is no workload {name!r}; {hint}")
+                elif other.record(0).namespace != job.wishes.namespace:
+                    self._spec.wrong(field, f"{name} is in another namespace; nobody waits for it")
+                entries.append({"id": name, "condition": entry["condition"]})
+            options = {**job.wishes.options, "depends_on": entries}
+            wishes = dependencies.blocked(replace(job.wishes, options=options))
+            jobs[job.workload.id] = replace(job, wishes=wishes)
 
     def _cluster_queue(self, fields: Fields, local_queue: str) -> str:
         name = fields.name("clusterQueue")
@@ -262,8 +360,10 @@ class _ScenarioReader:
             assignments.append(PodSetAssignment(pod_set.name, pod_set.count, assigned))
         since_ms = holds.instant("since", required=True)
         flavors.close()
+        saved_ms = holds.instant("checkpointAt") if holds.has("checkpointAt") else None
+        holds.ignore("checkpointAt")
         holds.close()
-        return Holds(since_ms, Assignment(tuple(assignments)))
+        return Holds(since_ms, Assignment(tuple(assignments)), saved_ms)
 
 
 def _provided(queue: ClusterQueue | None) -> set[tuple[str, str]]:
@@ -276,8 +376,11 @@ def _provided(queue: ClusterQueue | None) -> set[tuple[str, str]]:
     }
 
 
-def _pod_set(fields: Fields) -> PodSet:
-    count = fields.integer("count", 1, minimum=1, required=True)
+def _pod_set(fields: Fields, together: int | None) -> PodSet:
+    """`together` is how many pods of an array run at once; None: it is no array."""
+    count = fields.integer("count", together or 1, minimum=1, required=together is None)
+    if together and count != together:
+        fields.wrong("count", f"the array says {together} already; leave it out")
     min_count = fields.integer("minCount", count, minimum=1) if fields.has("minCount") else None
     if min_count is not None and min_count > count:
         fields.wrong("minCount", f"{min_count} exceeds the count of {count}")

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sluice.core import scheduling_policy, spending
-from sluice.core.capacity import WAITING_PODS, PoolPlan, shut
+from sluice.core.capacity import PoolPlan, shut
 from sluice.core.catalog import Catalog, Problem
+from sluice.core.cluster_spec import ClusterSpec
+from sluice.core.cluster_spec import read as read_cluster
+from sluice.core.document import Fields
 from sluice.core.fallback import Market, kinds_of
 from sluice.core.objects import parse_objects
 from sluice.core.scheduling_policy import Policies
@@ -38,28 +41,9 @@ def configured(snapshot: CatalogSnapshot) -> Configured:
     return _parsed(_Keyed(snapshot))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSpec:
-    """What a Cluster object says; `flavors` empty: all of them."""
-
-    flavors: tuple[str, ...] = ()
-    cordoned: bool = False
-    region: str = ""
-    buckets: tuple[str, ...] = ()
-    manages_pools: bool = True
-    most_waiting_pods: int = WAITING_PODS
-
-
 def cluster_spec(snapshot: CatalogSnapshot, name: str) -> ClusterSpec:
-    spec = snapshot.of("Cluster").get(name, {}).get("spec") or {}
-    return ClusterSpec(
-        flavors=tuple(spec.get("flavors") or ()),
-        cordoned=bool(spec.get("cordoned")),
-        region=spec.get("region") or "",
-        buckets=tuple(spec.get("buckets") or ()),
-        manages_pools=bool(spec.get("managePools", True)),
-        most_waiting_pods=int(spec.get("maxWaitingPods", WAITING_PODS)),
-    )
+    """What `apply` took; all defaults for a cluster that there is not."""
+    return read_cluster(Fields(snapshot.of("Cluster").get(name), "", []))
 
 
 def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:

@@ -52,14 +52,12 @@ class Fleet:
                 flavor: flavors[flavor].rates or observed_rate(flavors[flavor], inventory)
                 for flavor in offered & flavors.keys()
             }
-            places = {f"s3://{bucket}" for bucket in spec.buckets}
-            places |= {spec.region} - {""}
             sites.append(
                 Site(
                     name,
                     offered,
                     health(cordoned=spec.cordoned, seen_at=seen.get(name, 0), now=now),
-                    frozenset(places),
+                    spec.locations,
                     {flavor: rate for flavor, rate in rates.items() if rate},
                     sum(_amounts(row.get("requested") or {}).get("cpu", 0) for row, _ in inventory),
                 )

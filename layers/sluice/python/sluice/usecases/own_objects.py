@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core import scheduling_policy, spending, tenants
+from sluice.core import cluster_spec, scheduling_policy, spending, tenants
 from sluice.core.document import DocumentError, Fields, Flaw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 API_VERSION = "sluice.dev/v1"
-OWN_KINDS = ("Cluster", "Tenant", scheduling_policy.KIND, spending.KIND)
+OWN_KINDS = (cluster_spec.KIND, "Tenant", scheduling_policy.KIND, spending.KIND)
 
 
 def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
@@ -31,26 +31,5 @@ def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
         except DocumentError as error:
             flaws += [Flaw(label, flaw.field, flaw.message) for flaw in error.flaws]
     else:
-        _read_cluster(Fields(document, label, flaws))
+        cluster_spec.read(Fields(document, label, flaws))
     return flaws
-
-
-def _read_cluster(fields: Fields) -> None:
-    """`spec.flavors`: those it offers (none: all); `spec.cordoned`: takes no new work.
-
-    `spec.managePools`: whether `provision` sets limits of labelled NodePools; switched off, it
-    gives back what it has set. `spec.maxWaitingPods`: with more without a node, nobody is admitted.
-    `spec.region` and `spec.buckets` say which data and checkpoints are near.
-    """
-    fields.ignore("apiVersion", "kind", "status")
-    metadata, spec = fields.map("metadata", required=True), fields.map("spec")
-    metadata.text("name", required=True)
-    metadata.ignore("labels", "annotations", "namespace")
-    spec.texts("flavors")
-    spec.text("region")
-    spec.texts("buckets")
-    spec.boolean("cordoned", default=False)
-    spec.boolean("managePools", default=True)
-    spec.integer("maxWaitingPods", 0, minimum=1)
-    for each in (fields, metadata, spec):
-        each.close()

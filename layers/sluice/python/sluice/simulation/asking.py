@@ -1,0 +1,103 @@
+"""Jobs as the scheduler sees them at a time: with their wishes, prices, and what clusters take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sluice.core import cycle
+from sluice.core import workload as lifecycle
+from sluice.core.can_be_late import changes_at
+from sluice.core.fallback import Market, choose
+from sluice.core.fleet import Site, busier, choose_cluster
+from sluice.core.model import Gate
+from sluice.core.preferences import clusters_for
+from sluice.core.reach import unplaced
+from sluice.core.workload import PodSetAssignment
+
+if TYPE_CHECKING:
+    from sluice.core import model
+    from sluice.core.catalog import Catalog
+    from sluice.core.workload import Workload as Submitted
+    from sluice.simulation.installation import Installation
+    from sluice.simulation.job import Job
+
+
+@dataclass(slots=True)
+class Asking:
+    """The arithmetic of `admit` for one job, on the places that a file describes."""
+
+    catalog: Catalog
+    installation: Installation
+    market: Market
+    sites: dict[str, Site]
+    where: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, catalog: Catalog, installation: Installation) -> Asking:
+        sites = {site.name: site for site in installation.sites(catalog.flavors)}
+        return cls(catalog, installation, installation.market(catalog.flavors, 0), sites)
+
+    @property
+    def plain(self) -> bool:
+        """Whether a job without wishes is what its scenario says, at any time."""
+        stated = self.installation
+        return not (stated.budgets or stated.clusters or stated.labels is not None)
+
+    def seen(self, job: Job, record: Submitted, now: int) -> model.Workload:
+        """The job in the scheduler's eyes; `now` is an instant in epoch ms."""
+        queue = self.catalog.cluster_queues[record.cq]
+        gathered = cycle.Gathered(
+            root=self.catalog.root_of(record.cq),
+            usage={},
+            releasing=(),
+            waiting=(),
+            holders=(),
+            market=replace(self.market, now=now),
+            sites=tuple(self.sites.values()),
+            now=now,
+            labels=self.installation.labels or {},
+        )
+        choice = choose(record, queue, gathered.market, {})
+        entry = cycle.entry(record, job.workload.sequence, choice)
+        own = replace(
+            entry,
+            queued_at_ms=job.workload.queued_at_ms,
+            local_queue=job.workload.local_queue,
+        )
+        return cycle.asking(self.catalog, gathered, record, own)
+
+    def changes(self, record: Submitted, now: int) -> Iterator[int]:
+        """Instants at which time alone makes something else of a waiting job."""
+        if (deadline := cycle.deadline_ms(record)) is not None:
+            yield deadline + 1
+        for entry in record.options.get("placement", ()):
+            yield record.created_at + 1000 * int(entry.get("after_pending_seconds", 0))
+        for entry in record.options.get("pending_policy", ()):
+            yield lifecycle.queued_at(record) + 1000 * int(entry["after_seconds"])
+        yield from changes_at(record, now)
+
+    def place(self, record: Submitted, assignment: model.Assignment, now: int) -> Gate | None:
+        """Notes the cluster of an assignment, or says why it has none."""
+        if not self.installation.clusters:
+            return None
+        assigned = [PodSetAssignment(s.name, s.count, s.flavors) for s in assignment.pod_sets]
+        placement = choose_cluster(
+            record,
+            assigned,
+            list(self.sites.values()),
+            allowed=clusters_for(record, assignment.flavors, now),
+            now=now,
+        )
+        if placement.cluster is None:
+            return Gate(*unplaced(assignment.flavors, self.market, placement))
+        self.where[record.id] = placement.cluster
+        self.sites[placement.cluster] = busier(self.sites[placement.cluster], record, assigned)
+        return None
+
+    def leave(self, job: Job, amounts: Mapping[str, int]) -> None:
+        """The end of a stay on its cluster."""
+        if (name := self.where.pop(job.workload.id, None)) is not None:
+            site = self.sites[name]
+            self.sites[name] = replace(site, busy=site.busy - amounts.get("cpu", 0))
