@@ -62,6 +62,8 @@ TWO_LEVELS = (
     Node(parent=1, nominal=0),
     Node(parent=1, nominal=1),
 )
+# The same with one unit less, so that queue 2 has to reclaim what queue 3 has borrowed.
+ALL_BORROWED = (*TWO_LEVELS[:2], Node(parent=0, nominal=1, lending_limit=1), *TWO_LEVELS[3:])
 BORROWERS = (WorkloadSpec(queue=1), WorkloadSpec(queue=1), WorkloadSpec(queue=2))
 
 CONFIGURATIONS = {
@@ -132,6 +134,16 @@ CONFIGURATIONS = {
         jobs_per_generation=1,
         last_generation=0,
         cancels=False,
+    ),
+    "reclaim_over_two_levels": Configuration(
+        workloads=(WorkloadSpec(queue=3), WorkloadSpec(queue=3), WorkloadSpec(2, priority=1)),
+        limits=(ALL_BORROWED,),
+        admitters=2,
+        dispatchers=0,
+        jobs_per_generation=1,
+        cancels=False,
+        reclaims=False,
+        preempts=True,
     ),
 }
 

@@ -64,6 +64,12 @@ MUTANTS = {
     "preempt_releases_early": Mutant(
         ("victim_keeps_reservation",), "preemption", "I6 released while it lives"
     ),
+    "reclaim_ignores_ancestors": Mutant(
+        ("planner_counts_ancestors",), "reclaim_over_two_levels", "I2 node 0 uses 3 of 2"
+    ),
+    "reclaim_releases_early": Mutant(
+        ("victim_keeps_reservation",), "reclaim_over_two_levels", "I6 released while it lives"
+    ),
     # dispatch
     "created_running": Mutant(("job_is_created_suspended",), "contention", UNRESERVED),
     "claim_without_state": Mutant(("claim_checks_state",), "preemption", "I5 terminal state left"),

@@ -83,6 +83,8 @@ def test_every_rule_is_either_needed_or_known_to_repeat_another() -> None:
         ("limits", "limits edited"),
         ("borrowing", "admit w0 + admit w1"),
         ("two_levels", "admit w0 + admit w1 + admit w3"),
+        ("reclaim_over_two_levels", "preempt w0 + preempt w1"),
+        ("reclaim_over_two_levels", "requeue w1 + admit w2, lost response"),
     ],
 )
 def test_the_search_meets_what_it_claims_to_cover(name: str, step: str) -> None:
