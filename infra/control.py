@@ -108,7 +108,13 @@ class Control(cdk.Stack):
                 for name in shape.invokes
             }
             | ({"SLUICE_BUCKET": self._state.bucket.bucket_name} if shape.objects else {})
-            | ({"SLUICE_BUS_NAME": self.bus.event_bus_name} if shape.publishes_events else {})
+            | (self._bus_settings() if shape.publishes_events else {})
+        )
+
+    def _bus_settings(self) -> dict[str, str]:
+        omitted = ",".join(self._configuration.events.omit)
+        return {"SLUICE_BUS_NAME": self.bus.event_bus_name} | (
+            {"SLUICE_EVENTS_OMITTED": omitted} if omitted else {}
         )
 
     def _grant_data(self, shape: FunctionShape) -> None:

@@ -119,6 +119,31 @@ def test_a_failure_inside_a_good_answer_is_an_error() -> None:
         EventBridgeBus(refusing, "bus").publish([Happening(a_workload(), NOW, "Submitted", "")])
 
 
+class Listening:
+    """Keeps the details of what is put on the bus."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.calls = 0
+
+    def put_events(self, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803, AWS's name
+        self.heard += [json.loads(entry["Detail"]) for entry in Entries]
+        self.calls += 1
+        return {"FailedEntryCount": 0}
+
+
+def test_what_nobody_listens_to_is_not_put_on_the_bus() -> None:
+    listening: Any = Listening()
+    bus = EventBridgeBus(listening, "bus", frozenset({"Dispatched", "QuotaReleased"}))
+    dispatched = Happening(a_workload(), NOW, "Dispatched", "")
+
+    bus.publish([dispatched])
+    assert listening.calls == 0
+
+    bus.publish([dispatched, Happening(a_workload(), NOW + 1, "Failed", "exit code 3")])
+    assert [each["data"]["message"] for each in listening.heard] == ["exit code 3"]
+
+
 @pytest.mark.stack
 def test_happenings_reach_subscribers_as_cloud_events(client: Client) -> None:
     sqs, events = client("sqs"), client("events")

@@ -36,6 +36,7 @@ def test_every_setting_arrives() -> None:
             "state": {"warmThroughput": {"reads": 13000, "writes": 5000}},
             "observability": {"logLevel": "DEBUG", "logRetentionDays": 7, "tracing": True},
             "submissions": {"organization": "o-abcdefghij", "manifestBuckets": ["manifests"]},
+            "events": {"omit": ["Dispatched", "QuotaReleased"]},
             "clusters": [{"name": "a", "namespaces": ["x", "y"]}],
         }
     )
@@ -48,6 +49,7 @@ def test_every_setting_arrives() -> None:
     assert found.observability.tracing is True
     assert found.submissions.organization == "o-abcdefghij"
     assert found.submissions.manifest_buckets == ("manifests",)
+    assert found.events.omit == ("Dispatched", "QuotaReleased")
     assert found.clusters == (Cluster(name="a", namespaces=("x", "y")),)
 
 
@@ -60,6 +62,7 @@ def test_what_is_not_kept_is_not_protected() -> None:
     [
         ([], "(file): must be of type object"),
         ({"cluster": []}, "(file): remove cluster; known here: clusters,"),
+        ({"events": {"omit": ["Failed"]}}, "events.omit.0: use one of Submitted, Admitted,"),
         ({"state": {"keep": True}}, "state: remove keep; known here:"),
         ({"name": "1st"}, "name: '1st' must match"),
         ({"runtime": {"python": 3.13}}, "runtime.python: use one of 3.11, 3.12, 3.13, 3.14"),

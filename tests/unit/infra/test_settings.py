@@ -17,6 +17,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
         "region": "eu-west-1",
         "runtime": {"architecture": "x86_64"},
         "state": {"retain": False},
+        "events": {"omit": ["Dispatched", "QuotaReleased"]},
     }
     return synthesize(settings, tmp_path_factory.mktemp("local"))
 
@@ -30,6 +31,17 @@ def test_without_retention_everything_goes_with_the_stack(local: Assembly) -> No
         (replica,) = table["Properties"]["Replicas"]
         assert replica.get("DeletionProtectionEnabled", False) is False
         assert "WarmThroughput" not in table["Properties"]
+
+
+def test_what_nobody_listens_to_is_known_to_the_one_who_publishes(local: Assembly) -> None:
+    omitted = {
+        name: each["Environment"]["Variables"]["SLUICE_EVENTS_OMITTED"]
+        for name, each in local.resources("Control", "AWS::Lambda::Function").items()
+        if "SLUICE_EVENTS_OMITTED" in each["Environment"]["Variables"]
+    }
+
+    assert list(omitted.values()) == ["Dispatched,QuotaReleased"]
+    assert next(iter(omitted)).startswith("Relay")
 
 
 def test_functions_run_on_the_chosen_architecture(local: Assembly) -> None:

@@ -235,13 +235,9 @@ def admit() -> Admit:
 def relay() -> Relay:
     from sluice.usecases.relay import Relay
 
-    return Relay(
-        kicks(),
-        commands(),
-        provisions(),
-        timeline(),
-        EventBridgeBus(client("events"), _env("BUS_NAME")),
-    )
+    omitted = frozenset(os.environ.get("SLUICE_EVENTS_OMITTED", "").split(",")) - {""}
+    bus = EventBridgeBus(client("events"), _env("BUS_NAME"), omitted)
+    return Relay(kicks(), commands(), provisions(), timeline(), bus)
 
 
 @cache

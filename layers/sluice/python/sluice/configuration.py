@@ -70,6 +70,13 @@ class Submissions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Events:
+    """Lifecycle events on the bus; those to `omit` stand in the timeline alone."""
+
+    omit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Agent:
     """The node agent, by the digest of its image."""
 
@@ -95,6 +102,7 @@ class Configuration:
     state: State = field(default_factory=State)
     observability: Observability = field(default_factory=Observability)
     submissions: Submissions = field(default_factory=Submissions)
+    events: Events = field(default_factory=Events)
     clusters: tuple[Cluster, ...] = ()
     drills: bool = False
 
@@ -137,6 +145,7 @@ def parse(document: Any, *, source: str = FILE_NAME) -> Configuration:
         state=State(**state),
         observability=Observability(**_fields(document.get("observability", {}))),
         submissions=Submissions(**_fields(document.get("submissions", {}))),
+        events=Events(**_fields(document.get("events", {}))),
         clusters=tuple(_cluster(each) for each in document.get("clusters", [])),
     )
 

@@ -29,11 +29,14 @@ IN_FULL = frozenset({"AdmissionCheckRequested", "WaitedTooLong"})
 
 @dataclass(frozen=True)
 class EventBridgeBus:
+    """`omitted` names what nobody listens to (setting `events.omit`)."""
+
     client: EventBridgeClient
     name: str
+    omitted: frozenset[str] = frozenset()
 
     def publish(self, happenings: Sequence[Happening]) -> None:
-        entries = [self._entry(each) for each in happenings]
+        entries = [self._entry(each) for each in happenings if each.what not in self.omitted]
         for first in range(0, len(entries), BATCH):
             answer = self.client.put_events(Entries=entries[first : first + BATCH])
             if answer["FailedEntryCount"]:
