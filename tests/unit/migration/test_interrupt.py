@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sluice.core.migration import Stage
 from sluice.core.quarantine import Cause
 from sluice.core.workload import IntentKind, State
+from sluice.usecases.stopping import LEFT_BEHIND_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER
@@ -256,6 +258,37 @@ def test_a_source_that_is_saved_gets_a_second_of_grace_and_still_has_to_be_prove
     delete("Pod", "team", pod["metadata"]["name"], grace_seconds=1)
     town.obey("w")
     assert town.row("w").generation == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "again"), [("Failed", True), ("Succeeded", True), ("Running", False)]
+)
+def test_an_ended_pod_that_its_machine_left_behind_holds_up_nothing(
+    town: Town, phase: str, again: bool
+) -> None:
+    node = town.runs("w")
+    town.hear(town.notice(node))
+    town.kubernetes.provide()
+    town.kubernetes.dead.add(node)  # its kubelet told the end of the pod, and no more
+    town.obey("w")
+    (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    seconds = datetime.fromtimestamp(town.clock.now() // 1000, UTC).isoformat()
+    key = "Pod", "team", pod["metadata"]["name"]
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 143, "finishedAt": seconds}}}
+    town.kubernetes.objects[key] = {
+        **pod,
+        "metadata": {**pod["metadata"], "deletionTimestamp": seconds},
+        "status": {"phase": phase, "containerStatuses": [ended]},
+    }
+    town.clock.pass_ms(LEFT_BEHIND_MS - 1_000)
+    town.obey("w")
+    assert town.row("w").generation == 0, "its node may be about to remove it, and its log"
+
+    town.clock.pass_ms(2_000)
+    town.obey("w")
+
+    assert (town.row("w").generation == 1) is again
+    assert (key in town.kubernetes.objects) is not again
 
 
 def test_a_dump_that_does_not_come_is_given_up_in_time(town: Town) -> None:

@@ -392,6 +392,20 @@ def test_a_lost_command_is_sent_again(workload: Any) -> None:
     assert plane.commands.sent == [(CLUSTER, ["w1"])]
 
 
+@pytest.mark.parametrize(("phase", "asked"), [("Failed", True), ("Running", False)])
+def test_a_deleted_job_that_only_ended_pods_keep_is_looked_after(phase: str, asked: bool) -> None:
+    plane = Plane()
+    plane.workloads.apply([lifecycle.reclaim(plane.dispatched(), Intent(IntentKind.CANCEL, "X"))])
+    job = plane.kubernetes.objects["Job", NAMESPACE, JOB]
+    deleted = {**job["metadata"], "deletionTimestamp": "2026-11-21T08:00:00Z"}
+    plane.kubernetes.objects["Job", NAMESPACE, JOB] = {**job, "metadata": deleted}
+    set_status(plane, "Pod", POD, phase=phase)
+
+    plane.look()
+
+    assert plane.commands.sent == ([(CLUSTER, ["w1"])] if asked else [])
+
+
 def test_a_command_on_its_way_is_not_repeated() -> None:
     plane = Plane()
     plane.put(admitted())

@@ -100,7 +100,7 @@ def ended_at(job: Document) -> int:
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in _FINAL:
             text = condition.get("lastTransitionTime")
-            return int(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+            return _epoch_ms(text) if text else 0
     return 0
 
 
@@ -207,3 +207,20 @@ def failed_by_itself(pod: Document) -> bool:
 def running_pod(pod: Document) -> bool:
     """Whether the pod may still execute anything."""
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def ended_when_deleted(pod: Document) -> int:
+    """When a pod that was told to go had ended, by its node's word (epoch ms); 0 if it has not."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    if running_pod(pod) or not metadata.get("deletionTimestamp"):
+        return 0
+    ends = [
+        ended["finishedAt"]
+        for container in status.get("containerStatuses") or ()
+        if (ended := (container.get("state") or {}).get("terminated")) and ended.get("finishedAt")
+    ]
+    return _epoch_ms(max(ends, default=metadata["deletionTimestamp"]))
+
+
+def _epoch_ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

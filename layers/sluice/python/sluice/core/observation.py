@@ -224,12 +224,18 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
         if workload.state is State.RECLAIMING:
             migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
             deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
-            if migrating or not (workload.gone or deleting):
+            if migrating or not (workload.gone or (deleting and not _left_behind(seen, key))):
                 late.append(workload.id)
         elif _dispatch_is_late(workload, job, now - LATE_DISPATCH_MS) and key not in seen.reminded:
             seen.reminded.add(key)
             late.append(workload.id)
     return late
+
+
+def _left_behind(seen: Seen, key: Key) -> bool:
+    """Whether a deleted Job is kept only by pods that have ended: their node may have gone, too."""
+    pods = seen.pods_of(*key)
+    return bool(pods) and not any(job_status.running_pod(pod) for pod in pods)
 
 
 def _dispatch_is_late(workload: Workload, job: Document | None, since: int) -> bool:

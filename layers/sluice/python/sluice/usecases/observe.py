@@ -230,7 +230,7 @@ class Observe:
                 row["requested"] = {"cpu": f"{requested.get(row['node'], 0)}m"}
                 rows.append(row | self.priced(row))
         self.nodes.put_many(name, rows)
-        self.unheard(rows, requested)
+        self.unheard(rows, requested, lambda: self.nodes.of(name))
         seen.know((node["metadata"]["name"] for node in nodes), rows)
 
     def priced(self, row: Document) -> Document:

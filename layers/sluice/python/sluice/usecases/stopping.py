@@ -8,6 +8,9 @@ from sluice.core.identity import job_name
 from sluice.core.workload import Change, Workload
 from sluice.ports import Cluster, Document
 
+LEFT_BEHIND_MS = 3_000
+"""How long after its end a node may take to remove a deleted pod; meanwhile its log is read."""
+
 
 def find(cluster: Cluster, workload: Workload) -> Document | None:
     name = job_name(workload.id, workload.generation)
@@ -20,7 +23,9 @@ def stop(
     """Delete the Job of a generation that must end; the proof that nothing runs, if any.
 
     `grace_seconds` shortens what its pods are given after SIGTERM. Never 0: Kubernetes would forget
-    such a pod at once, before its node has ended it, and with it the proof.
+    such a pod at once, before its node has ended it, and with it the proof. A pod whose end its
+    node has reported is the proof itself: it is removed where that node has left it behind, since
+    the Job stays as long as it does, and Kubernetes takes a minute to clear up after a machine.
     """
     job = find(cluster, workload)
     if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
@@ -31,28 +36,35 @@ def stop(
         return lifecycle.finish(workload, ended, now)
     if not metadata.get("deletionTimestamp"):
         cluster.delete(workload.kind, workload.namespace, metadata["name"], uid=metadata["uid"])
-    left = pods_of(cluster, workload)
+    pods = all_pods_of(cluster, workload)
+    left = [pod for pod in pods if job_status.running_pod(pod)]
+    for pod in pods:
+        if 0 < job_status.ended_when_deleted(pod) <= now - LEFT_BEHIND_MS:
+            remove(cluster, pod, grace_seconds=0)
     if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)
     if grace_seconds is not None:
         for pod in left:
-            at = pod["metadata"]
-            if at.get("deletionGracePeriodSeconds", grace_seconds + 1) > grace_seconds:
-                cluster.delete(
-                    "Pod",
-                    at["namespace"],
-                    at["name"],
-                    uid=at["uid"],
-                    grace_seconds=max(1, grace_seconds),
-                )
+            given = pod["metadata"].get("deletionGracePeriodSeconds", grace_seconds + 1)
+            if given > grace_seconds:
+                remove(cluster, pod, grace_seconds=max(1, grace_seconds))
     return None
+
+
+def remove(cluster: Cluster, pod: Document, *, grace_seconds: int) -> None:
+    at = pod["metadata"]
+    cluster.delete("Pod", at["namespace"], at["name"], uid=at["uid"], grace_seconds=grace_seconds)
 
 
 def pods_of(cluster: Cluster, workload: Workload) -> list[Document]:
     """The pods of this generation that may still execute anything."""
+    return [pod for pod in all_pods_of(cluster, workload) if job_status.running_pod(pod)]
+
+
+def all_pods_of(cluster: Cluster, workload: Workload) -> list[Document]:
     selector = (
         f"{job_status.WORKLOAD_LABEL}={workload.id},"
         f"{job_status.GENERATION_LABEL}={workload.generation}"
     )
     pods, _ = cluster.list("Pod", selector=selector)
-    return [pod for pod in pods if job_status.running_pod(pod)]
+    return pods
