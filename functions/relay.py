@@ -40,7 +40,8 @@ def changes_in(event: dict[str, Any]) -> Iterator[Changed]:
 def change_of(record: dict[str, Any]) -> Changed:
     before = workload_of(record["OldImage"]) if record.get("OldImage") else None
     now = workload_of(record["NewImage"])
-    # The stream tells whole seconds; the record itself often knows better.
+    # The stream tells whole seconds, cut off; the record itself often knows better.
     at = int(float(record.get("ApproximateCreationDateTime", 0)) * 1000)
     known = (now.admitted_at, now.dispatched_at, now.started_at, now.finished_at)
-    return Changed(before, now, max(at, *known))
+    ended = int(now.runs[-1]["ended_at"]) if now.runs else 0
+    return Changed(before, now, max(at, ended, *known))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from sluice import bootstrap
+from sluice.core import workload as lifecycle
 from sluice.core.identity import workload_id
-from sluice.core.workload import State
+from sluice.core.workload import Intent, IntentKind, State, after
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.relay import Relay
 from sluice.usecases.submit import unauthorised
@@ -250,6 +251,24 @@ def test_relay_turns_stream_records_into_kicks_and_commands(plane: Plane, contex
     assert plane.kicks.roots == [ROOT]
     assert plane.commands.sent == [(CLUSTER, ["w2"])]
     assert [line.what for line in plane.timeline.lines] == ["Submitted", "Admitted"]
+
+
+def test_a_quota_is_given_back_after_the_proof_of_the_same_second(
+    plane: Plane, context: Context
+) -> None:
+    second = 1_800_000_000_000  # as far as the stream tells
+    leaving = admitted(
+        state=State.RECLAIMING,
+        uid="u",
+        gone=True,
+        intent=Intent(IntentKind.REQUEUE, "CAPACITY:InsufficientInstance"),
+    )
+    released = after(lifecycle.release(leaving, second + 900))
+
+    relay.handler(stream((leaving, released)), context)
+
+    told = {line.what: line.at for line in plane.timeline.lines}
+    assert told == {"Requeued": second + 900, "QuotaReleased": second + 900}
 
 
 def test_relay_understands_the_record_of_an_unknown_sender(plane: Plane, context: Context) -> None:

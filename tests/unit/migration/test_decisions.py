@@ -71,11 +71,20 @@ def test_a_dump_that_is_slower_than_the_window_becomes_a_signal() -> None:
     assert decided.sentence == "needs 151 s, has 112 s: signal"
 
 
-@pytest.mark.parametrize("driver", list(CheckpointMode))
-def test_without_time_nothing_is_ordered(driver: CheckpointMode) -> None:
+@pytest.mark.parametrize(
+    ("driver", "source"),
+    [
+        (CheckpointMode.NONE, "it starts from the beginning"),
+        (CheckpointMode.APPLICATION, "it goes on from what it saved itself, if any"),
+        (CheckpointMode.KUBELET, "it goes on from its last checkpoint, if any"),
+        (CheckpointMode.CEDANA, "it goes on from its last checkpoint, if any"),
+    ],
+)
+def test_without_time_nothing_is_ordered(driver: CheckpointMode, source: str) -> None:
     decided = fit(driver, size=1, left_ms=0, grace_ms=30_000, bandwidth=GP3)
 
     assert decided.action is Action.LET_GO
+    assert decided.sentence.endswith(source)
 
 
 @given(size=st.integers(0, 2**40), left_ms=st.integers(1, 600_000))

@@ -156,12 +156,13 @@ def fit(
     driver: CheckpointMode, *, size: int, left_ms: int, grace_ms: int, bandwidth: Bandwidth
 ) -> Fit:
     """Dump, signal or let go, from the bytes to save and the time that is left."""
-    if left_ms <= 0:
-        return Fit(
-            Action.LET_GO, 0, 0, size, "no time is left: it goes on from its last checkpoint"
-        )
     if driver is CheckpointMode.NONE:
-        return Fit(Action.LET_GO, 0, left_ms, size, "it keeps no checkpoints: it starts again")
+        why = "it keeps no checkpoints: it starts from the beginning"
+        return Fit(Action.LET_GO, 0, max(0, left_ms), size, why)
+    if left_ms <= 0:
+        source = "its last checkpoint" if driver in DUMPING else "what it saved itself"
+        why = f"no time is left: it goes on from {source}, if any"
+        return Fit(Action.LET_GO, 0, 0, size, why)
     if driver is CheckpointMode.APPLICATION:
         asked = f"has {_s(left_ms)}, may take {_s(grace_ms)}: signal"
         return Fit(Action.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)

@@ -315,9 +315,17 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
         case "SourceFenced":
             return f"nothing of generation {m.generation} runs any more", {}
         case "Moved":
-            source = f"from {m.checkpoint}" if m.checkpoint else "from what it saved itself, if any"
-            return f"generation {m.generation + 1} starts {source}", {"from": m.checkpoint}
+            text = f"generation {m.generation + 1} starts from {_source(m)}"
+            return text, {"from": m.checkpoint}
     return _resumed(m)
+
+
+def _source(m: Migration) -> str:
+    """What the next generation starts from, in words."""
+    if m.checkpoint:
+        return m.checkpoint
+    alone = m.driver is CheckpointMode.NONE
+    return "the beginning" if alone else "what it saved itself, if any"
 
 
 def _resumed(m: Migration) -> tuple[str, dict[str, Any]]:
