@@ -13,6 +13,8 @@ DRIVER = "sluice.dev/checkpoint-driver"
 DESTINATION = "sluice.dev/checkpoint-to"
 SIGNAL = "sluice.dev/checkpoint-signal"
 LEAVING = "sluice.dev/leaving"
+MOVE = "move-"
+"""How the orders of a run that goes on elsewhere begin."""
 WORKLOAD = "sluice.dev/workload"
 GENERATION = "sluice.dev/generation"
 
@@ -47,8 +49,14 @@ class Order:
         digest = hashlib.sha256(f"{self.uid}/{self.name}".encode()).hexdigest()[:12]
         return f"{self.workload}-{self.generation}-{digest}"
 
-    def saved(self, *, uri: str, image: str, size: int, seconds: float, at: int) -> str:
-        """`size` in bytes, `at` in milliseconds since the epoch: when the image was frozen."""
+    @property
+    def moves(self) -> bool:
+        return self.name.startswith(MOVE)
+
+    def saved(
+        self, *, uri: str, image: str, size: int, seconds: float, at: int, held_at: int
+    ) -> str:
+        """`size` in bytes; in epoch ms, `at` of the image and `held_at` of the last work, if so."""
         return json.dumps(
             {
                 "order": self.name,
@@ -57,6 +65,7 @@ class Order:
                 "bytes": size,
                 "seconds": round(seconds, 3),
                 "at": at,
+                "held": held_at,
             }
         )
 

@@ -70,8 +70,14 @@ class Agent:
                 return
             if event["type"] in {"ADDED", "MODIFIED"}:
                 self.look(event["object"])
+            elif event["type"] == "DELETED":
+                self.saver.holds.forget(event["object"]["metadata"]["uid"])
 
     def look(self, pod: dict[str, Any]) -> None:
+        metadata = pod["metadata"]
+        if metadata.get("deletionTimestamp"):
+            grace = metadata.get("deletionGracePeriodSeconds", 0)
+            self.saver.holds.going(metadata["uid"], grace)
         order = order_of(pod)
         if order is None or (order.uid, order.name) in self.taken:
             return

@@ -5,10 +5,11 @@ import tarfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from agent.holding import Hold, Holds
 from agent.kubelet import CheckpointRefusedError
 from agent.orders import Order
 from agent.registry import PushRefusedError
@@ -43,6 +44,7 @@ class Saver:
     uploads: Uploads
     repository: Callable[[], Repository | None]  # asked each time, as credentials expire
     failures: tuple[type[Exception], ...]  # of `kubelet`, `uploads` and `repository`
+    holds: Holds = field(default_factory=Holds)
 
     def save(self, order: Order) -> str:
         """The answer to an order, whatever becomes of it."""
@@ -61,10 +63,13 @@ class Saver:
             return order.failed("only pods of one container can be saved", at=at)
         if not order.place[0]:
             return order.failed("the pod does not say where its checkpoints go", at=at)
-        return self._dump(order, at)
+        return self._dump(order, at, self.holds.begin(order) if order.moves else Hold(0))
 
-    def _dump(self, order: Order, at: int) -> str:
-        """Dump, then upload and push side by side; the node's copy goes in any case."""
+    def _dump(self, order: Order, at: int, hold: Hold) -> str:
+        """Dump, then upload and push side by side; the node's copy goes in any case.
+
+        Who moves works no more from the dump on, unless the dump is lost.
+        """
         began = time.monotonic()
         (container,), (bucket, key) = order.containers, order.place
         left = order.deadline // 1000 - int(time.time()) if order.deadline else DUMP_SECONDS
@@ -82,7 +87,9 @@ class Saver:
                 order.namespace, order.pod, container, seconds=left
             )
         except failures as error:
+            hold.release()
             return order.failed(f"the kubelet could not save it: {error}", at=at)
+        hold.stop()
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(1) as beside:
@@ -90,13 +97,19 @@ class Saver:
                 self.uploads.upload_file(str(archive), bucket, key)
                 image = pushed.result()
         except failures as error:
+            hold.release()
             return order.failed(f"its checkpoint could not be kept: {error}", at=at)
         finally:
             with contextlib.suppress(OSError):
                 archive.unlink()
         seconds = time.monotonic() - began
         return order.saved(
-            uri=f"s3://{bucket}/{key}", image=image, size=size, seconds=seconds, at=at
+            uri=f"s3://{bucket}/{key}",
+            image=image,
+            size=size,
+            seconds=seconds,
+            at=hold.traced_at or at,
+            held_at=hold.held_at,
         )
 
     def _push(self, tag: str, archive: Path, container: str) -> str:

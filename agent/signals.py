@@ -32,22 +32,26 @@ def tell(workload: str, generation: str, name: str, proc: Path = Path("/proc")) 
     return told
 
 
-def firsts(workload: str, generation: str, proc: Path) -> list[int]:
-    """Processes of the run whose parents are none of it."""
-    wanted = {
-        f"SLUICE_WORKLOAD_ID={workload}".encode(),
-        f"SLUICE_GENERATION={generation}".encode(),
-    }
-    parents: dict[int, int] = {}
+def firsts(workload: str, generation: str | None, proc: Path) -> list[int]:
+    """Processes of a run (of any, without a generation) whose parents are none of it."""
+    wanted = {f"SLUICE_WORKLOAD_ID={workload}".encode()}
+    if generation is not None:
+        wanted.add(f"SLUICE_GENERATION={generation}".encode())
+    found: dict[int, int] = {}
+    for pid, parent in parents(proc).items():
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            if wanted <= set((proc / str(pid) / "environ").read_bytes().split(b"\0")):
+                found[pid] = parent
+    return sorted(pid for pid, parent in found.items() if parent not in found)
+
+
+def parents(proc: Path) -> dict[int, int]:
+    """The parent of every process of the machine."""
+    found: dict[int, int] = {}
     for folder in proc.iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            if not wanted <= set((folder / "environ").read_bytes().split(b"\0")):
-                continue
-            # The name in parentheses may hold blanks, so count from its end.
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended meanwhile
-        parents[int(folder.name)] = int(fields[1])
-    return sorted(pid for pid, parent in parents.items() if parent not in parents)
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                # The name in parentheses may hold blanks, so count from its end.
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                found[int(folder.name)] = int(fields[1])
+    return found

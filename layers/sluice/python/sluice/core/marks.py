@@ -13,7 +13,7 @@ ORDER: Final = "sluice.dev/checkpoint-order"
 MOVE: Final = "move-"
 """How the orders that belong to a move begin."""
 DONE: Final = "sluice.dev/checkpoint-done"
-"""The answer, as JSON: `{order, uri, image?, bytes, seconds, at}` or `{order, error, at}`."""
+"""The answer, as JSON: `{order, uri, image?, bytes, seconds, at, held?}`, `{order, error, at}`."""
 DRIVER: Final = "sluice.dev/checkpoint-driver"
 DESTINATION: Final = "sluice.dev/checkpoint-to"
 """Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
@@ -38,7 +38,8 @@ def answer(pod: Mapping[str, Any]) -> Saved | str | None:
             return str(error)
         took = int(float(done.get("seconds", 0)) * 1000)
         size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
-        return Saved(str(done["uri"]), size, took, at, str(done.get("image", "")))
+        held = int(done.get("held", 0))
+        return Saved(str(done["uri"]), size, took, at, str(done.get("image", "")), held)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return f"the node's answer cannot be read: {error}"
 

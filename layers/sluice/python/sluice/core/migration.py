@@ -43,6 +43,8 @@ class Saved:
     took_ms: int = 0
     at: int = 0
     image: str = ""
+    held_at: int = 0
+    """Since when the pod's processes stand still; 0 if they worked on after the dump."""
 
     @property
     def source(self) -> str:
@@ -56,6 +58,7 @@ class Saved:
             "took_ms": self.took_ms,
             "at": self.at,
             "image": self.image,
+            "held_at": self.held_at,
         }
 
 
@@ -359,6 +362,9 @@ def stopped_at(migration: Migration) -> int:
     """When the source did its last work; after a loss, the moment that EC2 names."""
     if migration.deadline <= migration.noticed_at:
         return migration.noticed_at
+    held = [each.held_at for each in migration.saved.values()]
+    if held and all(held):
+        return max(held)
     return migration.stopping_at or migration.fenced_at or migration.restoring_at
 
 

@@ -1,0 +1,171 @@
+"""Holds the processes of a dumped run still, so that nothing is done that is done again elsewhere.
+
+The kubelet leaves a container running after its dump. While CRIU reads processes it traces them;
+in the moment in which it lets them go they are stopped, before the archive is even written. They
+go on if the dump cannot be kept, and are killed once the pod is told to go because it was kept.
+Needs to see and to signal the node's processes, as `agent.signals` does.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.orders import Order
+from agent.signals import firsts, parents
+
+POLL_SECONDS = 0.005
+SAVED_GRACE_SECONDS = 1
+"""With so little grace at most Sluice deletes the pods that are saved."""
+SECOND_THOUGHTS_SECONDS = 2.0
+"""So soon after the deletion of its Job, Sluice shortens the grace of a pod that is saved."""
+PROC = Path("/proc")
+
+
+class Hold:
+    """The run below one process of this node, from the order on; process 0 stands for nobody.
+
+    In epoch ms: `traced_at`, when CRIU was first seen at work, and `held_at`, when the processes
+    worked last; 0 if never, or while they work. Processes are signalled by file descriptors, so
+    that nobody else is hit who has got the number of one that was killed.
+    """
+
+    def __init__(self, first: int, proc: Path = PROC) -> None:
+        self._first, self._proc = first, proc
+        self._lock = threading.Lock()
+        self._stopped: dict[int, int] = {}  # pid → file descriptor
+        self._settled = threading.Event()  # stopped, or never to be any more
+        self._timers: list[threading.Timer] = []
+        self.traced_at = self.held_at = self._traced_until = 0
+        if first:
+            self._wake()
+            threading.Thread(target=self._await_dump, daemon=True).start()
+
+    def stop(self) -> None:
+        """The dump is there: nothing runs on, if it has not been stopped already."""
+        with self._lock:
+            if self._settled.is_set() or not self._first:
+                return
+            self._settled.set()
+            now, tried = int(time.time() * 1000), set[int]()
+            while fresh := [pid for pid in self._tree() if pid not in tried]:
+                for pid in fresh:  # until a look finds no child that was born meanwhile
+                    tried.add(pid)
+                    with contextlib.suppress(OSError):
+                        self._stopped[pid] = os.pidfd_open(pid)
+                        signal.pidfd_send_signal(self._stopped[pid], signal.SIGSTOP)
+            if self._first in self._stopped:  # since the image they have worked this long
+                self.held_at = self.traced_at + now - self._traced_until
+
+    def release(self) -> None:
+        """Everything goes on, as if nothing had been."""
+        self._end(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def release_in(self, seconds: float) -> None:
+        timer = threading.Timer(max(0.0, seconds), self.release)
+        timer.daemon = True
+        self._timers.append(timer)
+        timer.start()
+
+    def _end(self, number: signal.Signals) -> None:
+        with self._lock:
+            self._settled.set()
+            for timer in self._timers:
+                timer.cancel()
+            for descriptor in self._stopped.values():
+                with contextlib.suppress(OSError):
+                    signal.pidfd_send_signal(descriptor, number)
+                os.close(descriptor)
+            self._stopped.clear()
+            self.held_at = 0
+
+    def _wake(self) -> None:
+        """What an agent that died has left stopped: its dump would be restored as it is."""
+        for pid in self._tree():
+            if status_of(pid, self._proc).get("State", "").startswith("T"):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _await_dump(self) -> None:
+        """CRIU traces the first process of a tree from when it stops it until it lets it go."""
+        while not self._settled.wait(POLL_SECONDS):
+            if status_of(self._first, self._proc).get("TracerPid", "0") != "0":
+                self._traced_until = int(time.time() * 1000)
+                self.traced_at = self.traced_at or self._traced_until
+            elif self.traced_at:
+                self.stop()
+
+    def _tree(self) -> Iterator[int]:
+        """The first process and all below it, parents before their children."""
+        children: dict[int, list[int]] = {}
+        for pid, parent in parents(self._proc).items():
+            children.setdefault(parent, []).append(pid)
+        waiting = [self._first]
+        while waiting:
+            pid = waiting.pop(0)
+            yield pid
+            waiting += children.get(pid, [])
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The runs that are held on the agent's nodes, by the UID of their pods."""
+
+    known: dict[str, Hold] = field(default_factory=dict)
+
+    def begin(self, order: Order) -> Hold:
+        """Nobody is held beyond the end of the machine, whatever becomes of Sluice meanwhile."""
+        if (before := self.known.get(order.uid)) is not None:
+            before.release()
+        made = self.known[order.uid] = Hold(first_of(order))
+        if order.deadline:
+            made.release_in(order.deadline / 1000 - time.time())
+        return made
+
+    def going(self, uid: str, grace_seconds: int) -> None:
+        """The pod was told to go. Who is not saved, or has been given up, hears its SIGTERM."""
+        if (hold := self.known.get(uid)) is None:
+            return
+        if grace_seconds <= SAVED_GRACE_SECONDS:
+            hold.kill()
+        else:
+            hold.release_in(SECOND_THOUGHTS_SECONDS)
+
+    def forget(self, uid: str) -> None:
+        """The pod is no more."""
+        if (hold := self.known.pop(uid, None)) is not None:
+            hold.kill()
+
+
+def first_of(order: Order, proc: Path = PROC) -> int:
+    """The first process of the pod's container; 0 if it is not the only one that it may be.
+
+    What was restored has the generation of its dump in its environment, so only the workload
+    counts; of several pods of a workload the cgroup tells, where the runtime names it after pods.
+    """
+    found = firsts(order.workload, None, proc)
+    if len(found) > 1:
+        names = (order.uid, order.uid.replace("-", "_"))
+        found = [pid for pid in found if any(name in cgroup_of(pid, proc) for name in names)]
+    return found[0] if len(found) == 1 else 0
+
+
+def cgroup_of(pid: int, proc: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (proc / str(pid) / "cgroup").read_text()
+    return ""
+
+
+def status_of(pid: int, proc: Path) -> dict[str, str]:
+    """The lines of /proc/PID/status; none if it has ended."""
+    with contextlib.suppress(OSError):
+        lines = (proc / str(pid) / "status").read_text().splitlines()
+        return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
+    return {}

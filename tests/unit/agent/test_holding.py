@@ -1,0 +1,220 @@
+"""A run that moves stands still from its dump on, until that is lost or its pod is told to go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import orders
+from agent.holding import Hold, Holds, first_of
+from agent.orders import Order, order_of
+from agent.saving import Saver
+from tests.unit.agent.test_agent import ORDERED, FakeMachine, a_pod
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+PATIENCE_SECONDS = 10
+UID = "u-1"
+# A parent whose child works on as well; nobody has to be told to.
+PROGRAM = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={})
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def run() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The first process of a run of workload w1, restored from generation 0, and its child."""
+    named = {"SLUICE_WORKLOAD_ID": "w1", "SLUICE_GENERATION": "0"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **named},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    yield process, int(process.stdout.readline())
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def until(ready: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def state(pid: int) -> str:
+    """`T` stopped, `S` at work, `Z` ended and not waited for, empty if it is no more."""
+    try:
+        found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+    return "S" if found in "RD" else found
+
+
+def an_order(**annotations: str) -> Order:
+    order = order_of(a_pod(**(ORDERED | annotations)))
+    assert order is not None
+    return order
+
+
+def saver_of(machine: FakeMachine, holds: Holds) -> Saver:
+    return Saver(lambda _: machine, machine, lambda: None, (ConnectionError,), holds)
+
+
+def told(holds: Holds, machine: FakeMachine, **annotations: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(saver_of(machine, holds).save(an_order(**annotations)))
+    return answer
+
+
+def test_all_that_a_run_has_started_is_held_once_it_is_saved(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    first, child = run
+
+    answer = told(Holds(), FakeMachine(tmp_path))
+
+    until(lambda: [state(first.pid), state(child)] == ["T", "T"])
+    assert answer["held"] >= answer["at"] > 0
+
+
+def test_a_checkpoint_without_a_move_lets_the_run_go_on(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    answer = told(Holds(), FakeMachine(tmp_path), checkpoint_order="periodic-1-1")
+
+    assert state(run[0].pid) == "S"
+    assert answer["held"] == 0
+
+
+@pytest.mark.parametrize("where", ["kubelet", "bucket"])
+def test_a_run_whose_dump_is_lost_goes_on(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int], where: str
+) -> None:
+    class Failing(FakeMachine):
+        def upload_file(self, *_: Any) -> None:  # type: ignore[override]
+            until(lambda: state(run[0].pid) == "T")
+            raise ConnectionError("the bucket is away")
+
+    machine = Failing(tmp_path, refuses="criu" if where == "kubelet" else "")
+
+    answer = told(Holds(), machine)
+
+    assert "error" in answer
+    until(lambda: [state(run[0].pid), state(run[1])] == ["S", "S"])
+
+
+@pytest.mark.parametrize(("grace", "killed"), [(1, True), (30, False)])
+def test_who_is_saved_is_killed_and_who_is_given_up_hears_its_signal(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int], grace: int, killed: bool
+) -> None:
+    first, child = run
+    holds = Holds()
+    told(holds, FakeMachine(tmp_path))
+
+    holds.going("another pod", 1)
+    until(lambda: state(first.pid) == "T")
+    holds.going(UID, grace)
+
+    until(lambda: state(first.pid) == ("Z" if killed else "S"))
+    until(lambda: state(child) in (("", "Z") if killed else ("S",)))
+
+
+def test_a_grace_that_is_shortened_at_once_leaves_no_time_to_go_on(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    holds = Holds()
+    told(holds, FakeMachine(tmp_path))
+
+    holds.going(UID, 30)  # by the garbage collector, when its Job is deleted
+    until(lambda: state(run[0].pid) == "T")
+    holds.going(UID, 1)
+
+    assert run[0].wait(PATIENCE_SECONDS) == -signal.SIGKILL
+
+
+def test_nobody_is_held_beyond_the_end_of_the_machine(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    soon = int(time.time() * 1000) + 1_500
+
+    told(Holds(), FakeMachine(tmp_path), leaving=str(soon))
+
+    until(lambda: state(run[0].pid) == "S")
+    assert time.time() * 1000 >= soon - 1
+
+
+def test_it_is_stopped_as_soon_as_criu_lets_it_go(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    first = run[0].pid
+    of_first = tmp_path / str(first)
+    of_first.mkdir()
+    (of_first / "stat").write_text(Path(f"/proc/{first}/stat").read_text())
+
+    def traced_by(pid: int) -> None:
+        fresh = tmp_path / "status"
+        fresh.write_text(f"State:\tS (sleeping)\nTracerPid:\t{pid}\n")
+        fresh.replace(of_first / "status")
+
+    traced_by(0)
+    hold = Hold(first, tmp_path)
+    traced_by(4711)
+    until(lambda: hold.traced_at)
+    assert state(first) == "S"
+    traced_by(0)
+    until(lambda: hold.held_at)
+
+    until(lambda: state(first) == "T")
+    assert hold.held_at >= hold.traced_at
+    hold.stop()
+    hold.release()
+    until(lambda: state(first) == "S")
+
+
+def test_what_an_agent_left_stopped_when_it_died_is_woken_before_it_is_dumped(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    first, child = run
+    told(Holds(), FakeMachine(tmp_path))
+    seen: list[str] = []
+
+    class Looking(FakeMachine):
+        def checkpoint(self, *names: str, seconds: int) -> Path:
+            until(lambda: state(first.pid) == "S")
+            seen.extend([state(first.pid), state(child)])
+            return super().checkpoint(*names, seconds=seconds)
+
+    told(Holds(), Looking(tmp_path))
+
+    assert seen == ["S", "S"]
+
+
+def test_of_several_runs_of_a_workload_only_the_cgroup_tells_which_is_meant(
+    tmp_path: Path,
+) -> None:
+    for pid, uid in ((11, "u_1"), (12, "other")):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} (python) S 1 1 1")
+        (folder / "environ").write_bytes(b"SLUICE_WORKLOAD_ID=w1\0SLUICE_GENERATION=2\0")
+        (folder / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{uid}.slice\n")
+
+    assert first_of(an_order(), tmp_path) == 11
+    (tmp_path / "11" / "cgroup").write_text("0::/\n")
+    assert first_of(an_order(), tmp_path) == 0, "nobody is stopped on a guess"
+    assert orders.MOVE == "move-"
