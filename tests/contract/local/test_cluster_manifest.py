@@ -94,7 +94,7 @@ def ask(
             path,
             method,
             {},
-            [("dryRun", "All")] if dry_run else [],
+            [("fieldManager", "sluice"), *([("dryRun", "All")] if dry_run else [])],
             headers,
             document,
             auth_settings=["BearerToken"],
@@ -266,3 +266,100 @@ def test_act_has_rights_in_tenant_namespaces_only(api: client.ApiClient) -> None
 
 def test_observe_cannot_create_jobs(api: client.ApiClient) -> None:
     assert 'cannot create resource "jobs"' in create(api, JOB, group="sluice:observe")
+
+
+POOLS = "/apis/karpenter.sh/v1/nodepools"
+
+
+@pytest.fixture(scope="module")
+def foreign_pool(api: client.ApiClient, local_stack: Stack):
+    """A NodePool that nobody has handed over to Sluice."""
+    (pool, *_) = local_stack.api.call("GET", POOLS)["items"]
+    metadata = {"name": "foreign"}
+    given = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata}
+    local_stack.apply(given | {"spec": pool["spec"]})
+    yield "foreign"
+    local_stack.api.call("DELETE", f"{POOLS}/foreign")
+
+
+def applied(api: client.ApiClient, pool: str, *, group: str = "sluice:act", **changes: Any) -> str:
+    """What is said against a server-side apply, as act does it."""
+    named = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": pool}}
+    content = "application/apply-patch+yaml"
+    return ask(api, "PATCH", f"{POOLS}/{pool}", named | changes, content, ("somebody", group))
+
+
+def test_act_turns_the_knobs_of_pools_that_it_was_given(api: client.ApiClient) -> None:
+    frozen = {"budgets": [{"nodes": "0"}]}
+
+    assert applied(api, "spot", spec={"limits": {"cpu": "64"}, "weight": 7}) == ""
+    assert applied(api, "spot", spec={"disruption": frozen}) == ""
+    assert applied(api, "spot") == "", "and gives them back"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"limits": {"memory": "1Gi"}},
+        {"disruption": {"consolidateAfter": "1s"}},
+        {"template": {"spec": {"expireAfter": "1h"}}},
+        {"template": {"metadata": {"labels": {"a": "b"}}}},
+    ],
+)
+def test_act_turns_nothing_else_of_a_pool(api: client.ApiClient, spec: dict[str, Any]) -> None:
+    refused = change(api, f"{POOLS}/spot", {"spec": spec})
+
+    assert "limits.cpu, weight and disruption.budgets of a NodePool only" in refused
+
+
+def test_act_takes_over_no_pool(api: client.ApiClient, foreign_pool: str) -> None:
+    marked = {"metadata": {"labels": {"sluice.dev/managed": "true"}}}
+
+    limited = applied(api, foreign_pool, spec={"limits": {"cpu": "0"}})
+    taken = change(api, f"{POOLS}/{foreign_pool}", marked)
+    let_go = change(api, f"{POOLS}/spot", {"metadata": {"labels": None}})
+
+    assert "Sluice changes NodePools with the label" in limited
+    assert "Sluice changes NodePools with the label" in taken
+    assert "no metadata of NodePools" in let_go
+
+
+def test_administrators_keep_their_pools(api: client.ApiClient, foreign_pool: str) -> None:
+    changed = {"limits": {"memory": "1Gi"}}
+
+    assert applied(api, foreign_pool, group="system:masters", spec=changed) == ""
+
+
+@pytest.fixture(scope="module")
+def nodes(api: client.ApiClient, local_stack: Stack):
+    """One that Karpenter could have bought, and one of somebody else."""
+    for name, labels in (("bought", {"karpenter.sh/nodepool": "spot"}), ("own", {})):
+        local_stack.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "spec": {"providerID": f"kind:///{name}"},
+            }
+        )
+    yield "bought", "own"
+    for name in ("bought", "own"):
+        local_stack.api.call("DELETE", f"/api/v1/nodes/{name}")
+
+
+def test_interrupt_cordons_machines_of_karpenter_and_does_nothing_else_to_nodes(
+    api: client.ApiClient, nodes: tuple[str, str]
+) -> None:
+    cordon = {"spec": {"unschedulable": True}}
+    taint = {"spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoExecute"}]}}
+    label = {"metadata": {"labels": {"a": "b"}}, **cordon}
+
+    def said(node: str, patch: dict[str, Any]) -> str:
+        return change(api, f"/api/v1/nodes/{node}", patch, group="sluice:interrupt")
+
+    bought, own = nodes
+    assert said(bought, cordon) == ""
+    assert "NodePools only" in said(own, cordon)
+    assert "changes nothing else" in said(bought, taint)
+    assert "changes nothing else" in said(bought, label)
+    assert "changes nothing else" in said(bought, {"spec": {"unschedulable": False}})
