@@ -114,13 +114,14 @@ class Admit:
     def cycles(self, root: str, writes: list[Future[None]]) -> Outcome:
         """`writes` collects recordings that are still on their way."""
         started, heads = self.clock.now(), self.heads
-        self.let_in(root)
         admitted = released = preempted = conflicts = 0
-        last = self.ledgers.newest_pass(root)
+        last: Mapping[str, Any] | None = None
         while conflicts < ATTEMPTS:
             ledger = self.ledgers.read(root)
             catalog = self.catalog.snapshot()
             config = configured(catalog)
+            if last is None:
+                self.let_in(root, catalog, config)
             if root not in config.queues.roots():
                 return Outcome(root, ledger.version)
             gathered = self.gather(root, ledger, catalog, config, heads, last)
@@ -134,7 +135,7 @@ class Admit:
             if recorded is not None and self.recordings is not None:
                 put, first = self.recordings.put, ledger.version + 1
                 writes.append(self.pool.submit(put, root, first, recorded.text))
-            kept = last if gathered.parked else {}
+            kept = self.reasons_of_parked(gathered, last)
             last = pass_summary(cycle, gathered, version, catalog.version, kept)
             self.ledgers.record_pass(root, last)
             if due := list(pending_policy.steps(gathered.waiting, cycle.refusals, gathered.now)):
@@ -155,13 +156,20 @@ class Admit:
                 return Outcome(root, version, admitted, released, preempted, waiting, conflicts)
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
 
-    def let_in(self, root: str) -> None:
+    def reasons_of_parked(
+        self, gathered: Gathered, last: Mapping[str, Any] | None
+    ) -> Mapping[str, Any]:
+        """The pass that refused them; read only then, since most passes release something."""
+        if not gathered.parked:
+            return {}
+        return self.ledgers.newest_pass(gathered.root) if last is None else last
+
+    def let_in(self, root: str, snapshot: CatalogSnapshot, config: Configured) -> None:
         """Who waits for others in the namespaces that lead here, whatever root it waits below.
 
         And who has its quota and waits for admission checks.
         """
-        snapshot = self.catalog.snapshot()
-        queues = configured(snapshot).queues
+        queues = config.queues
         namespaces = {
             local.key.partition("/")[0]
             for local in queues.local_queues.values()
