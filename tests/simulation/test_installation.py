@@ -375,6 +375,8 @@ def test_what_has_no_effect_is_told_with_its_place() -> None:
             {"name": "c"}]}, "spec.admissionChecks: nobody answers d; add an entry with its name"),
         ([check()], {"admissionChecks": [{"name": "c", "answers": ["Yes"]}]},
          "answers: 'Yes' is not one of Ready, Retry, Rejected"),
+        ([check()], {"admissionChecks": [{"name": "c", "answers": ["Ready", "Retry"]}]},
+         "answers: Retry cannot be the last answer"),
     ],
 )  # fmt: skip
 def test_a_mistake_names_its_field_and_what_to_do(

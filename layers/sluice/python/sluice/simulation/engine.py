@@ -260,6 +260,8 @@ class Simulation:
         """All finishes, commits and arrivals of one instant."""
         while self._events and self._events[0][0] == now_ms:
             event = heappop(self._events)[3]
+            if self._is_stale(event):
+                continue
             if isinstance(event, _Run):
                 self._finish(event, now_ms)
             elif isinstance(event, _Root):
@@ -497,8 +499,6 @@ class Simulation:
             self._work(run, now_ms)
 
     def _finish(self, run: _Run, now_ms: int) -> None:
-        if self._is_stale(run):
-            return
         job, name = run.job, run.job.workload.id
         del self._runs[name]
         self._stop(run)

@@ -171,6 +171,8 @@ def _answers(fields: Fields, objects: ConfigObjects) -> Answers:
             states.append(CheckState(text))
         else:
             fields.wrong("answers", f"{text!r} is not one of {', '.join(_SAID)}")
+    if states[-1:] == [CheckState.RETRY]:
+        fields.wrong("answers", "Retry cannot be the last answer, it would be given for ever")
     found = Answers(
         name,
         tuple(states) or (CheckState.READY,),
