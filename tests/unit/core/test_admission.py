@@ -152,6 +152,21 @@ def test_a_head_that_was_overtaken_beside_a_strict_one_makes_way_for_the_next_of
     assert admitted(scheduler) == ["small"]
 
 
+def test_a_strict_head_that_stays_keeps_room_from_those_behind_it_only() -> None:
+    scheduler = a_scheduler(
+        a_queue("strict", 2, cohort="c", strict=True),
+        a_queue("own", 2, cohort="c"),
+        a_queue("lends", 2, cohort="c"),
+    )
+    for name, cpu in (("strict", 2), ("own", 1), ("lends", 2)):
+        scheduler.hold(running(a_workload(f"in-{name}", name, cpu)))
+    scheduler.enqueue(a_workload("blocked", "strict", 2, priority=5))
+    scheduler.enqueue(a_workload("parked", "own", 2, priority=1))
+    scheduler.enqueue(a_workload("within-quota", "own", 1))
+
+    assert admitted(scheduler) == ["within-quota"]
+
+
 def test_a_smaller_size_may_pass_a_strict_head_after_another_admission() -> None:
     scheduler = a_scheduler(
         a_queue("strict", 4, 0, cohort="c", strict=True),

@@ -59,10 +59,7 @@ class Desk:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A nominated head; `order` is borrowing level, rank, time, sequence, id.
-
-    `late` says that room was reserved for others before it became a head.
-    """
+    """A nominated head; `order` is borrowing level, rank, time, sequence, id."""
 
     queue: WaitingQueue
     line: Line
@@ -71,7 +68,6 @@ class _Entry:
     victims: list[Target]
     version: int
     order: tuple[int, int, int, int, str]
-    late: bool
 
 
 class AdmissionPass:
@@ -93,8 +89,10 @@ class AdmissionPass:
         self.refused: list[Line] = []
         self.again = False
         self._closed: set[int] = set()  # queues that are not looked at any more
-        # Room for blocked heads: of this round, and of strict queues that they go on to block.
-        self._reservations: list[tuple[WaitingQueue, Cells]] = []
+        self._reservations: list[tuple[WaitingQueue, Cells]] = []  # of blocked heads, this round
+        self._blocking: list[
+            _Entry
+        ] = []  # blocked heads of strict queues: they stay, in every round
         self._done = False
         self._cut_short = False  # a head is to be looked at again before those that come after it
         self._stood_back_at: int | None = None  # version when one first yielded to a strict queue
@@ -108,9 +106,9 @@ class AdmissionPass:
         self._serve_preemptors()
         kept_free = self._serve_longest_waiting()
         while not self._done and not self._cut_short:
-            for entry in self._ordered(self._nominate()):
+            for entry in self._ordered([*self._nominate(), *self._blocking]):
                 self._process(entry)
-            self._reservations = [each for each in self._reservations if each[0].strict]
+            self._reservations.clear()
         if self._stood_back_at not in {None, self._books.version}:
             self.again = True
         for node, cells in kept_free:
@@ -333,8 +331,7 @@ class AdmissionPass:
         at, sequence, workload_id = workload.queued_at_ms, workload.sequence, workload.id
         rank = queue.backlog.rank(line.priority, at)
         order = (nomination.level, rank, at, sequence, workload_id)
-        late = bool(self._reservations)
-        return _Entry(queue, line, workload, nomination, victims, version, order, late)
+        return _Entry(queue, line, workload, nomination, victims, version, order)
 
     def _choice(self, queue: WaitingQueue, workload: Workload) -> Choice:
         """Leaves out flavors that a budget cannot pay, and those that were tried just before."""
@@ -392,7 +389,8 @@ class AdmissionPass:
         if nomination.fit is not Fit.FIT and not entry.victims:
             if nomination.fit is not Fit.NO_FIT:
                 self._reserve(queue, nomination)
-            self._refuse(entry)
+            if entry not in self._blocking:
+                self._refuse(entry)
             return
         if entry.version != books.version and not self._still_fits(entry):
             self._lose(entry)
@@ -426,7 +424,7 @@ class AdmissionPass:
         self._closed.add(entry.queue.node)
         self.refused.append(entry.line)
         parked = any(not queue.strict for queue, _ in self._reservations)
-        if self._resumes(entry) or entry.late or parked:
+        if self._resumes(entry) or parked:
             self._look_again()
         elif self._stood_back_at is None:
             self._stood_back_at = self._books.version
@@ -445,8 +443,10 @@ class AdmissionPass:
         """Sets a head aside, unless the search for a flavor goes on in the next pass."""
         if self._resumes(entry):
             self._close(entry)
-        else:
-            self._park(entry.queue, entry.line)
+            return
+        self._park(entry.queue, entry.line)
+        if entry.queue.strict and entry.nomination.fit is not Fit.NO_FIT:
+            self._blocking.append(entry)
 
     def _resumes(self, entry: _Entry) -> bool:
         """Whether the search for a flavor has somewhere to go on in the next pass."""
