@@ -27,6 +27,7 @@ from tests.unit.core.builders import (
     admitted,
     cores,
     group,
+    preempted,
     quota,
     running,
 )
@@ -204,6 +205,22 @@ def test_what_can_always_be_reclaimed_is_lent_at_once() -> None:
     scheduler.enqueue(a_workload("b-waiting", "b", 1, queued=2))
 
     assert admitted(scheduler) == ["b-waiting"]
+
+
+def test_what_a_victim_leaves_beyond_its_preemptor_is_for_whoever_is_first_then() -> None:
+    scheduler = a_scheduler(
+        a_queue("a", 4, cohort="c", preemption=WITHIN_LOWER), a_queue("b", 0, cohort="c")
+    )
+    scheduler.hold(running(a_workload("victim", "a", 4, priority=-1)))
+    scheduler.enqueue(a_workload("preemptor", "a", 2, priority=5))
+    scheduler.enqueue(a_workload("next", "a", 2, priority=-1))
+    scheduler.enqueue(a_workload("other", "b", 2))
+    assert preempted(scheduler) == {"victim": "InClusterQueue"}
+    assert not scheduler.has_candidates()
+
+    scheduler.release("victim")
+
+    assert admitted(scheduler) == ["preemptor", "other"]
 
 
 def test_the_place_of_a_preemptor_is_held_until_its_victim_is_gone() -> None:

@@ -93,6 +93,7 @@ class AdmissionPass:
         self._blocking: list[
             _Entry
         ] = []  # blocked heads of strict queues: they stay, in every round
+        self._served: set[int] = set()  # queues that had their head of the first round already
         self._done = False
         self._cut_short = False  # a head is to be looked at again before those that come after it
         self._stood_back_at: int | None = None  # version when one first yielded to a strict queue
@@ -146,6 +147,7 @@ class AdmissionPass:
                 del lobby.pending[workload_id]
                 books.give_up_place(workload_id)
                 self._admit(queue, pending.workload, nomination)
+                self._served.add(queue.node)
             elif not books.evicting:
                 del lobby.pending[workload_id]
                 books.give_up_place(workload_id)
@@ -246,8 +248,11 @@ class AdmissionPass:
         found = []
         nodes = sorted(self._lobby.ready - self._closed)
         self._done = not nodes
+        served, self._served = self._served, set()
         fair_sharing = self._desk.policy.fair_sharing is not None
         for node in nodes:
+            if node in served and not fair_sharing:
+                continue
             queue = self._lobby.by_node[node]
             entry = self._next_entry(queue) if fair_sharing else self._nominate_head(queue)
             if entry is not None:
@@ -282,6 +287,12 @@ class AdmissionPass:
         entry = self._entry(queue, line, workload)
         if entry.nomination.fit is Fit.NO_FIT:
             self._refuse(entry)
+            return None
+        if entry.nomination.fit is Fit.FIT and not self._books.fits_now(
+            queue.node, entry.nomination.cells
+        ):
+            # What victims of earlier rounds leave is for those who come first once they are gone.
+            self._park(queue, line)
             return None
         return entry
 
