@@ -48,6 +48,19 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         rule="IAM5",
+        path="Control/*/Objects",
+        finding=f"Resource::{{name}}-state:{_BUCKET}/tokens/*",
+        reason=_ONE_PREFIX,
+    ),
+    Acknowledged(
+        rule="IAM5",
+        path="Control/Complete/AnswerTasks",
+        finding="Resource::*",
+        reason="By the service authorization reference these actions take no resource; the token "
+        "itself is the capability, and nobody else can read it.",
+    ),
+    Acknowledged(
+        rule="IAM5",
         path="ClusterAccess-*/Agent/StoreArchives",
         finding=f"Resource::{{name}}-state:{_BUCKET}/checkpoints/*",
         reason=_ONE_PREFIX,

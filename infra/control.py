@@ -15,7 +15,7 @@ from infra.function import SluiceFunction
 from infra.functions import FunctionShape
 from infra.published import Published
 from infra.queues import Queues, restrict_senders
-from infra.rules import accept_submissions, hear_of_machines
+from infra.rules import accept_submissions, hear_of_ends, hear_of_machines
 from infra.schedules import Schedules
 from infra.sources import consume_queue, follow_stream
 from infra.state import State
@@ -28,6 +28,7 @@ _CONSUMERS = {
     "commands": "act",
     "provisions": "provision",
     "interruptions": "interrupt",
+    "completions": "complete",
 }
 # One look serves whatever has been asked meanwhile.
 _WINDOWS = {"provisions": 1}
@@ -107,7 +108,11 @@ class Control(cdk.Stack):
                 f"SLUICE_{name.upper()}_FUNCTION": functions[name].function.function_name
                 for name in shape.invokes
             }
-            | ({"SLUICE_BUCKET": self._state.bucket.bucket_name} if shape.objects else {})
+            | (
+                {"SLUICE_BUCKET": self._state.bucket.bucket_name}
+                if shape.objects or shape.lists
+                else {}
+            )
             | (self._bus_settings() if shape.publishes_events else {})
         )
 
@@ -138,6 +143,8 @@ class Control(cdk.Stack):
             function.allow("sqs", ["SendMessage"], self.queues.main[name].queue_arn)
         for name in shape.inspects:
             function.allow("sqs", ["GetQueueAttributes"], self.queues.main[name].queue_arn)
+        if shape.answers_tasks:
+            function.allow_answering_tasks()
         if shape.reads_ec2:
             function.allow_reading_ec2()
         for name in shape.invokes:
@@ -175,6 +182,8 @@ class Control(cdk.Stack):
         accept_submissions(self, bus=self.bus, queues=queues)
         if "interrupt" in functions:
             hear_of_machines(self, queues=queues)
+        if "complete" in functions:
+            hear_of_ends(self, bus=self.bus, queues=queues)
         schedules = Schedules(
             self,
             "Schedules",

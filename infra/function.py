@@ -112,6 +112,20 @@ class SluiceFunction(Construct):
             resource_arns=list(arns),
         ).assert_success()
 
+    def allow_answering_tasks(self) -> None:
+        """Grant the ending of Step Functions tasks; by the reference it takes no resource."""
+        iam.Policy(
+            self,
+            "AnswerTasks",
+            roles=[self.role],
+            statements=[
+                iam.PolicyStatement(
+                    actions=["states:SendTaskSuccess", "states:SendTaskFailure"],
+                    resources=["*"],
+                )
+            ],
+        )
+
     def allow_reading_ec2(self) -> None:
         """Grant the reading of machines and public prices; these actions take no resource."""
         iam.Policy(

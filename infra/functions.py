@@ -1,4 +1,4 @@
-"""The nine Lambdas as data: size, and every right, counted by hand.
+"""The ten Lambdas as data: size, and every right, counted by hand.
 
 A function's environment follows from its rights, so it knows the name of nothing that it may
 not use. docs/architecture.md tells what each one does.
@@ -33,6 +33,7 @@ class FunctionShape:
     inspects: tuple[str, ...] = ()
     invokes: tuple[str, ...] = ()
     publishes_events: bool = False
+    answers_tasks: bool = False  # ends tasks of Step Functions
     reads_ec2: bool = False  # what machines cost, and whether they still are
     fetches_references: bool = False
     """Whether it reads the buckets that submissions may refer to."""
@@ -58,7 +59,8 @@ FUNCTIONS = (
             "Catalog": _CATALOG,
             "Timeline": _FAULTS,
         },
-        objects={"manifests/": ("PutObject",)},
+        objects={"manifests/": ("PutObject",), "tokens/": ("PutObject",)},
+        sends=("completions",),
         fetches_references=True,
     ),
     FunctionShape(
@@ -160,7 +162,17 @@ FUNCTIONS = (
             "Catalog": _CATALOG,
             "Timeline": _FAULTS,
         },
-        sends=("kicks",),
+        lists=("tokens/",),
+        sends=("kicks", "completions"),
+    ),
+    FunctionShape(
+        name="complete",
+        timeout_seconds=30,
+        memory_mb=256,
+        tables={"Workloads": ("GetItem",), "Timeline": ("BatchWriteItem",)},
+        objects={"tokens/": ("GetObject", "DeleteObject")},
+        lists=("tokens/",),
+        answers_tasks=True,
     ),
     FunctionShape(
         name="api",
@@ -187,7 +199,7 @@ FUNCTIONS = (
         },
         lists=("logs/", "checkpoints/", "passes/"),
         sends=("kicks", "commands", "interruptions"),
-        inspects=("submissions", "kicks", "commands", "interruptions"),
+        inspects=("submissions", "kicks", "commands", "interruptions", "completions"),
         cluster_group="sluice:api",
     ),
 )

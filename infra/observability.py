@@ -23,6 +23,7 @@ _OLDEST_MESSAGE_SECONDS = {
     "commands": 300,
     "provisions": 300,
     "interruptions": 60,
+    "completions": 300,
 }
 _STREAM_LAG_MS = 60_000
 _ERRORS_IN_FIVE_MINUTES = 5

@@ -33,6 +33,7 @@ QUEUES = (
     QueueShape(name="provisions", visibility_seconds=91),
     # A spot notice lasts two minutes: a quick second try beats the advice of six timeouts.
     QueueShape(name="interruptions", visibility_seconds=30, receives=5),
+    QueueShape(name="completions", visibility_seconds=90),
 )
 # Where deliveries end that have no queue of their own to wait in.
 LAST_RESORTS = ("failures", "undelivered")

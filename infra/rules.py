@@ -28,6 +28,28 @@ def accept_submissions(scope: Construct, *, bus: events.IEventBus, queues: Queue
     )
 
 
+def hear_of_ends(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> None:
+    """Connect the ends of workloads that a Step Functions task waits for to `completions`."""
+    events.Rule(
+        scope,
+        "TaskDone",
+        event_bus=bus,
+        description="Workloads have ended that tasks of Step Functions wait for",
+        event_pattern=events.EventPattern(
+            account=[cdk.Stack.of(scope).account],
+            source=["sluice"],
+            detail={"data": {"completion": events.Match.exists()}},
+        ),
+        targets=[
+            targets.SqsQueue(
+                queues.main["completions"],
+                dead_letter_queue=queues.last_resorts["undelivered"],
+                message=events.RuleTargetInput.from_event_path("$.detail.data"),
+            )
+        ],
+    )
+
+
 def hear_of_machines(scope: Construct, *, queues: Queues) -> None:
     """Connect what EC2 and AWS Health say on the default bus to the queue `interruptions`."""
     account = [cdk.Stack.of(scope).account]

@@ -141,6 +141,8 @@ class State(cdk.Stack):
                 # Of workloads that failed or were cancelled; the others' are removed when they end.
                 s3.LifecycleRule(prefix="checkpoints/", expiration=cdk.Duration.days(90)),
                 s3.LifecycleRule(prefix="passes/", expiration=cdk.Duration.days(30)),
+                # A task of Step Functions waits for a year at most.
+                s3.LifecycleRule(prefix="tokens/", expiration=cdk.Duration.days(366)),
             ],
             **private,
         )

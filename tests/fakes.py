@@ -13,6 +13,7 @@ from typing import Any
 
 from sluice.core.capacity import PoolPlan
 from sluice.core.checkpointing import Catalogue, Checkpoint
+from sluice.core.completion import Answer
 from sluice.core.faults import Fault
 from sluice.core.happenings import Happening, as_line, in_order
 from sluice.core.interruption import Notice
@@ -215,6 +216,51 @@ class MemoryManifests:
         if hashlib.sha256(body).hexdigest() != sha256:
             raise ManifestUnavailable(f"{reference} has another sha256 than {sha256}")
         return body
+
+
+@dataclass
+class MemoryTaskTokens:
+    clock: FakeClock = field(default_factory=FakeClock)
+    rows: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def put(self, key: str, token: str) -> None:
+        self.rows[key, token] = self.clock.now()
+
+    def of(self, key: str) -> list[tuple[str, int]]:
+        return [(token, since) for (of, token), since in self.rows.items() if of == key]
+
+    def forget(self, key: str, token: str) -> None:
+        self.rows.pop((key, token), None)
+
+    def keys(self, prefix: str) -> list[tuple[str, int]]:
+        found: dict[str, int] = {}
+        for (key, _), since in self.rows.items():
+            if key.startswith(prefix):
+                found[key] = min(since, found.get(key, since))
+        return list(found.items())
+
+
+@dataclass
+class FakeTasks:
+    """Step Functions: tasks that wait, and what the others were told."""
+
+    waiting: set[str] = field(default_factory=set)
+    told: dict[str, Answer] = field(default_factory=dict)
+
+    def answer(self, token: str, answer: Answer) -> str:
+        if token not in self.waiting:
+            return "TaskTimedOut" if token in self.told else "InvalidToken"
+        self.waiting.remove(token)
+        self.told[token] = answer
+        return ""
+
+
+@dataclass
+class RecordedCompletions:
+    keys: list[str] = field(default_factory=list)
+
+    def look(self, keys: Iterable[str]) -> None:
+        self.keys += keys
 
 
 @dataclass

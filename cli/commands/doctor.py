@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cli.output import Json
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-QUEUES = ("submissions", "kicks", "commands", "interruptions")
+QUEUES = ("submissions", "kicks", "commands", "interruptions", "completions")
 OLD_MESSAGES = 1_000
 
 COLUMNS = (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.core.completion import withheld
 from sluice.core.identity import digest
 
 from cli.app import pass_app
@@ -133,7 +134,7 @@ def deliver(
             hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
     else:
         hint("submitted " + " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else ""))
-    digests = {each.id: digest(each.document) for each in submissions}
+    digests = {each.id: digest(withheld(each.document)) for each in submissions}
     if follow:
         from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - only if asked
 

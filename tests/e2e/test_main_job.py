@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from typing import Any
 
 import pytest
 from sluice.core.identity import workload_id
 from sluice.core.workload import State
 
+from local.settings import CLONE
 from tests.e2e.stack import (
     BUCKET,
     NAMESPACE,
@@ -82,6 +84,40 @@ def test_an_event_on_the_bus_is_a_submission(stack: Stack) -> None:
 
     assert answer["FailedEntryCount"] == 0
     stack.await_phase("SUCCEEDED", id_of(document))
+
+
+def test_a_step_functions_task_waits_for_its_workload_and_hears_of_a_rejection(
+    stack: Stack,
+) -> None:
+    queue, sfn = stack.queue("1"), stack.client("stepfunctions")
+    example = (CLONE / "examples/step-functions/train.asl.json").read_text()
+    machine = sfn.create_state_machine(
+        name=queue,
+        definition=example.replace("${SubmissionsQueueUrl}", stack.published["queues/submissions"]),
+        roleArn=f"arn:aws:iam::{stack.endpoints.account}:role/states",
+    )["stateMachineArn"]
+
+    def ended(queue: str) -> dict[str, Any]:
+        asked = json.dumps({"queue": queue})
+        arn = sfn.start_execution(stateMachineArn=machine, input=asked)["executionArn"]
+        until(
+            f"the execution for queue {queue} has ended",
+            lambda: sfn.describe_execution(executionArn=arn)["status"] != "RUNNING",
+        )
+        found: dict[str, Any] = sfn.describe_execution(executionArn=arn)
+        return found
+
+    good, bad = ended(queue), ended("nobody")
+
+    assert good["status"] == "SUCCEEDED"
+    output = json.loads(good["output"])
+    assert (output["name"], output["phase"]) == ("train", "SUCCEEDED")
+    assert [code for pod in output["exitCodes"].values() for code in pod.values()] == [0]
+    assert "(kept apart)" in stack.sluice("get", output["id"], "-o", "yaml")
+    assert (bad["status"], bad["error"]) == ("FAILED", "MISCONFIGURATION:UnknownQueue")
+    assert "nobody does not exist" in bad["cause"]
+    kept = stack.client("s3").list_objects_v2(Bucket=stack.published["bucket"], Prefix="tokens/")
+    assert kept["KeyCount"] == 0
 
 
 def test_a_plain_job_with_the_label_of_kueue_runs(stack: Stack) -> None:

@@ -45,8 +45,10 @@ from tests.fakes import (
     MemoryOfferings,
     MemoryPools,
     MemoryRecordings,
+    MemoryTaskTokens,
     MemoryWorkloads,
     RecordedCommands,
+    RecordedCompletions,
     RecordedInterruptions,
     RecordedKicks,
     RecordedProvisions,
@@ -176,11 +178,16 @@ class ControlPlane:
         self.catalog.ledgers = self.ledgers
         self.manifests, self.timeline = MemoryManifests(), RecordedTimeline()
         self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
+        self.bus = RecordedTimeline()
         self.losses, self.archives = MemoryLosses(), MemoryArchives()
         self.faults = MemoryFaults()
         self.pools, self.offerings = MemoryPools(), MemoryOfferings()
         pool = ThreadPoolExecutor(2)
-        self.submit = Submit(self.workloads, self.manifests, self.catalog, self.clock, pool)
+        self.tokens, self.completions = MemoryTaskTokens(self.clock), RecordedCompletions()
+        self.submit = Submit(
+            self.workloads, self.manifests, self.catalog, self.clock, self.tokens,
+            self.completions, pool,
+        )  # fmt: skip
         self.recordings = MemoryRecordings()
         fleet = Fleet(self.nodes, self.clock)
         self.admit = Admit(
@@ -188,7 +195,7 @@ class ControlPlane:
             fleet, self.recordings, pool=pool,
         )  # fmt: skip
         self.relay = Relay(
-            self.kicks, RecordedCommands(), RecordedProvisions(), self.timeline, RecordedTimeline()
+            self.kicks, RecordedCommands(), RecordedProvisions(), self.timeline, self.bus
         )
         self.migrations, self.interruptions = MemoryMigrations(), RecordedInterruptions()
         query = Query(

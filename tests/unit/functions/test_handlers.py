@@ -272,7 +272,7 @@ def test_a_quota_is_given_back_after_the_proof_of_the_same_second(
 
 
 def test_relay_understands_the_record_of_an_unknown_sender(plane: Plane, context: Context) -> None:
-    nobody = unauthorised(a_message("{", sender="stranger"), 1_800_000_000_000)
+    nobody = unauthorised(a_message("{", sender="stranger"), 1_800_000_000_000, task=False)
 
     relay.handler(stream((None, nobody), (None, a_workload())), context)
 

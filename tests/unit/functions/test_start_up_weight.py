@@ -8,7 +8,18 @@ import sys
 
 import pytest
 
-HANDLERS = ("submit", "admit", "relay", "act", "observe", "interrupt", "provision", "sweep", "api")
+HANDLERS = (
+    "submit",
+    "admit",
+    "relay",
+    "act",
+    "observe",
+    "interrupt",
+    "provision",
+    "sweep",
+    "complete",
+    "api",
+)
 # What belongs to tools, tests and the local stack.
 NEVER = ("kubernetes", "moto", "jsonschema", "yaml", "rich", "click", "aws_cdk", "requests")
 
@@ -19,7 +30,7 @@ def loaded_by(handler: str) -> list[str]:
 import json, os, sys
 for name in ("WORKLOADS", "LEDGERS", "CATALOG", "MANIFESTS", "TIMELINE", "NODES", "MIGRATIONS"):
     os.environ[f"SLUICE_{{name}}_TABLE"] = name.lower()
-for name in ("KICKS", "COMMANDS", "SUBMISSIONS", "INTERRUPTIONS", "PROVISIONS"):
+for name in ("KICKS", "COMMANDS", "SUBMISSIONS", "INTERRUPTIONS", "PROVISIONS", "COMPLETIONS"):
     os.environ[f"SLUICE_{{name}}_QUEUE_URL"] = f"https://sqs.invalid/{{name.lower()}}"
 os.environ |= {{
     "SLUICE_BUCKET": "b", "SLUICE_BUS_NAME": "b", "SLUICE_OBSERVE_FUNCTION": "f",

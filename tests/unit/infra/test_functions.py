@@ -17,6 +17,7 @@ ENVIRONMENT = {
     "SLUICE_PROVISIONS_QUEUE_URL",
     "SLUICE_SUBMISSIONS_QUEUE_URL",
     "SLUICE_INTERRUPTIONS_QUEUE_URL",
+    "SLUICE_COMPLETIONS_QUEUE_URL",
     "SLUICE_BUS_NAME",
     "SLUICE_EVENTS_OMITTED",
     "SLUICE_BUCKET",
@@ -124,6 +125,7 @@ def test_no_action_is_a_wildcard_and_no_resource_but_for_actions_that_take_none(
                         "pricing:GetProducts",
                     },
                     {"ec2:DescribeInstances"},  # finds the machine of a drill
+                    {"states:SendTaskSuccess", "states:SendTaskFailure"},
                 )
 
 
@@ -183,3 +185,26 @@ def test_what_is_deployed_has_a_handler() -> None:
 
     assert {shape.name for shape in deployable()} == written & {shape.name for shape in FUNCTIONS}
     assert written <= {shape.name for shape in FUNCTIONS}
+
+
+def test_only_complete_reads_task_tokens_and_answers_tasks(assembly: Assembly) -> None:
+    found = functions(assembly)
+    of_role = {
+        name: statements(assembly)[aslist(each["Role"]["Fn::GetAtt"])[0]]
+        for name, each in found.items()
+    }
+
+    def may(action: str, resource: str = "") -> set[str]:
+        return {
+            name
+            for name, held in of_role.items()
+            if any(action in aslist(s["Action"]) and resource in str(s["Resource"]) for s in held)
+        }
+
+    assert may("states:SendTaskSuccess") == may("states:SendTaskFailure") == {"complete"}
+    assert may("s3:GetObject", "tokens/*") == may("s3:DeleteObject", "tokens/*") == {"complete"}
+    assert may("s3:PutObject", "tokens/*") == {"submit"}
+    assert table_rights(assembly, "complete") == {
+        "Workloads": {"GetItem"},
+        "Timeline": {"BatchWriteItem"},
+    }

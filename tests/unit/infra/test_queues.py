@@ -11,6 +11,7 @@ CONSUMERS = {
     "commands": "act",
     "provisions": "provision",
     "interruptions": "interrupt",
+    "completions": "complete",
 }
 PRINCIPAL = "arn:aws:iam::111122223333:role/research-submitter"
 

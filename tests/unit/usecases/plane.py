@@ -10,6 +10,7 @@ from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, W
 from sluice.ports import CatalogEdit, LedgerState
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
+from sluice.usecases.complete import Complete
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
@@ -17,11 +18,13 @@ from sluice.usecases.periodic import Periodic
 from sluice.usecases.provision import Provision
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.sweep import Sweep
+from sluice.usecases.unanswered import Unanswered
 from sluice.usecases.unheard import Unheard
 
 from tests.fakes import (
     FakeClock,
     FakeKubernetes,
+    FakeTasks,
     FixedPrices,
     MemoryArchives,
     MemoryCatalog,
@@ -35,8 +38,10 @@ from tests.fakes import (
     MemoryNodes,
     MemoryOfferings,
     MemoryPools,
+    MemoryTaskTokens,
     MemoryWorkloads,
     RecordedCommands,
+    RecordedCompletions,
     RecordedInterruptions,
     RecordedKicks,
     RecordedObservers,
@@ -89,8 +94,11 @@ class Plane:
     machines: MemoryMachines = field(default_factory=MemoryMachines)
     offerings: MemoryOfferings = field(default_factory=MemoryOfferings)
     pools: MemoryPools = field(default_factory=MemoryPools)
+    completions: RecordedCompletions = field(default_factory=RecordedCompletions)
+    tasks: FakeTasks = field(default_factory=FakeTasks)
 
     def __post_init__(self) -> None:
+        self.tokens = MemoryTaskTokens(self.clock)
         self.ledgers = MemoryLedgers(self.workloads, self.catalog)
         self.catalog.ledgers = self.ledgers
         put = (
@@ -117,7 +125,7 @@ class Plane:
 
     def submit(self, workloads: Any = None) -> Submit:
         ports = (workloads or self.workloads, self.manifests, self.catalog, self.clock)
-        return Submit(*ports, pool=Inline())  # type: ignore[arg-type]
+        return Submit(*ports, self.tokens, self.completions, pool=Inline())  # type: ignore[arg-type]
 
     def admit(self, ledgers: Any = None) -> Admit:
         beat(self.nodes, CLUSTER, self.clock.now())
@@ -169,7 +177,11 @@ class Plane:
         self.observe(**options).reconcile(CLUSTER, self.kubernetes)
 
     def sweep(self) -> Sweep:
-        return Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock)
+        unanswered = Unanswered(self.workloads, self.tokens, self.completions, self.clock)
+        return Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, unanswered)
+
+    def complete(self) -> Complete:
+        return Complete(self.workloads, self.tokens, self.tasks, self.timeline, self.clock)
 
     def dispatched(self, workload_id: str = "w1") -> Workload:
         """A workload that `act` has put on the cluster."""

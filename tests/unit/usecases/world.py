@@ -41,6 +41,7 @@ from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
 from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.sweep import Sweep
+from sluice.usecases.unanswered import Unanswered
 from sluice.usecases.unheard import Unheard
 
 from tests.fakes import (
@@ -58,8 +59,10 @@ from tests.fakes import (
     MemoryNodes,
     MemoryOfferings,
     MemoryPools,
+    MemoryTaskTokens,
     MemoryWorkloads,
     RecordedCommands,
+    RecordedCompletions,
     RecordedInterruptions,
     RecordedKicks,
     RecordedObservers,
@@ -325,7 +328,10 @@ class World:
         self._run(once)
 
     def sweep(self) -> None:
-        use = Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock)
+        unanswered = Unanswered(
+            self.workloads, MemoryTaskTokens(), RecordedCompletions(), self.clock
+        )
+        use = Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, unanswered)
         assert not use().drift
 
     def machines(self) -> None:

@@ -30,13 +30,22 @@ from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.s3_logs import S3Logs
 from sluice.adapters.s3_recordings import S3Recordings
-from sluice.adapters.sqs_queues import SQSCommands, SQSInterruptions, SQSKicks, SQSProvisions
+from sluice.adapters.s3_task_tokens import S3TaskTokens
+from sluice.adapters.sqs_queues import (
+    SQSCommands,
+    SQSCompletions,
+    SQSInterruptions,
+    SQSKicks,
+    SQSProvisions,
+)
+from sluice.adapters.step_functions import StepFunctions
 from sluice.adapters.system_clock import SystemClock
 
 if TYPE_CHECKING:
     from sluice.usecases.act import Act
     from sluice.usecases.admit import Admit
     from sluice.usecases.api import Api
+    from sluice.usecases.complete import Complete
     from sluice.usecases.interrupt import Interrupt
     from sluice.usecases.migrate import Migrate
     from sluice.usecases.note_faults import NoteFaults
@@ -219,7 +228,7 @@ def observers() -> LambdaObservers:
 def submit() -> Submit:
     from sluice.usecases.submit import Submit
 
-    return Submit(workloads(), manifests(), catalog(), clock())
+    return Submit(workloads(), manifests(), catalog(), clock(), task_tokens(), completions())
 
 
 @cache
@@ -319,8 +328,28 @@ def steer_pools() -> SteerPools:
 @cache
 def sweep() -> Sweep:
     from sluice.usecases.sweep import Sweep
+    from sluice.usecases.unanswered import Unanswered
 
-    return Sweep(workloads(), ledgers(), catalog(), kicks(), clock())
+    unanswered = Unanswered(workloads(), task_tokens(), completions(), clock())
+    return Sweep(workloads(), ledgers(), catalog(), kicks(), clock(), unanswered)
+
+
+@cache
+def task_tokens() -> S3TaskTokens:
+    return S3TaskTokens(client("s3"), _env("BUCKET"))
+
+
+@cache
+def completions() -> SQSCompletions:
+    return SQSCompletions(client("sqs"), _env("COMPLETIONS_QUEUE_URL"))
+
+
+@cache
+def complete() -> Complete:
+    from sluice.usecases.complete import Complete
+
+    tasks = StepFunctions(client("stepfunctions"))
+    return Complete(workloads(), task_tokens(), tasks, timeline(), clock())
 
 
 @cache

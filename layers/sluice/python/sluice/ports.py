@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from sluice.core.capacity import PoolPlan
 from sluice.core.checkpointing import Checkpoint
+from sluice.core.completion import Answer
 from sluice.core.faults import Fault
 from sluice.core.happenings import Happening
 from sluice.core.interruption import Notice
@@ -186,6 +187,37 @@ class Manifests(Protocol):
 
     def fetch(self, reference: str, sha256: str) -> bytes:
         """The document that a `manifestRef` names. Raises ManifestUnavailable."""
+        ...
+
+
+class TaskTokens(Protocol):
+    """Tokens of Step Functions tasks, under the `manifest_key` of what was submitted with them."""
+
+    def put(self, key: str, token: str) -> None: ...
+
+    def of(self, key: str) -> list[tuple[str, int]]:
+        """The tokens of a key, each with the time since when it lies there."""
+        ...
+
+    def forget(self, key: str, token: str) -> None: ...
+
+    def keys(self, prefix: str) -> list[tuple[str, int]]:
+        """The keys that begin so and have a token, each with the time of its oldest."""
+        ...
+
+
+class Tasks(Protocol):
+    def answer(self, token: str, answer: Answer) -> str:
+        """End the task of a token; "" if it took the answer, else AWS's word for why not.
+
+        It may have ended before, or the token may be nonsense: both are answers.
+        """
+        ...
+
+
+class Completions(Protocol):
+    def look(self, keys: Iterable[str]) -> None:
+        """Ask `complete` to look at the tokens of these keys; losing or repeating is harmless."""
         ...
 
 

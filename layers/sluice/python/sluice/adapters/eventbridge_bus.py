@@ -23,6 +23,8 @@ DETAIL_TYPES = {
     "Rejected": "Workload Rejected",
     "AdmissionCheckRequested": "Admission Check Requested",
 }
+# These make `complete` look for a task that waits.
+ENDS = frozenset({"Succeeded", "Failed", "Cancelled", "Rejected"})
 # Of these the detail is told too.
 IN_FULL = frozenset({"AdmissionCheckRequested", "WaitedTooLong"})
 
@@ -46,6 +48,7 @@ class EventBridgeBus:
     def _entry(self, happening: Happening) -> PutEventsRequestEntryTypeDef:
         workload = happening.workload
         what = happening.what.partition(":")[0]
+        ends = what in ENDS
         detail = {
             "specversion": "1.0",
             "id": f"{workload.id}-{workload.generation}-{happening.what}-{happening.at}",
@@ -62,6 +65,7 @@ class EventBridgeBus:
                 "reason": dict(workload.reason),
                 "message": happening.message,
                 **(happening.detail if what in IN_FULL else {}),
+                **({"completion": workload.manifest_key} if ends and workload.task else {}),
             },
         }
         return {

@@ -80,6 +80,19 @@ class SQSProvisions:
 
 
 @dataclass(frozen=True)
+class SQSCompletions:
+    client: SQSClient
+    queue: str
+
+    def look(self, keys: Iterable[str]) -> None:
+        entries = [
+            {"Id": str(position), "MessageBody": json.dumps({"completion": key})}
+            for position, key in enumerate(dict.fromkeys(keys))
+        ]
+        _send(self.client, self.queue, entries)
+
+
+@dataclass(frozen=True)
 class SQSInterruptions:
     client: SQSClient
     queue: str

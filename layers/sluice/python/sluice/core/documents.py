@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sluice.core import strict_json
+from sluice.core.completion import token_in
 from sluice.core.document import Flaw
+from sluice.core.identity import canonical_json
 
 API_VERSION: Final = "sluice.dev/v1"
 MAX_ITEMS: Final = 1000
@@ -58,6 +60,8 @@ class Malformed:
 
     flaws: tuple[Flaw, ...]
     index: int | None = None
+    token: str = field(default="", repr=False)
+    """Of the Step Functions task that seems to wait for it."""
 
     def key(self, fallback: str) -> str:
         """The message's id, made unique inside a List."""
@@ -81,7 +85,7 @@ def read(text: str | bytes) -> tuple[Item, ...]:
     try:
         value = strict_json.parse(text)
     except strict_json.JsonError as error:
-        return (malformed("", str(error)),)
+        return (replace(malformed("", str(error)), token=token_in(text)),)
     return from_value(value)
 
 
@@ -91,7 +95,7 @@ def from_value(value: Any) -> tuple[Item, ...]:
         value = _opened(value)
     if isinstance(value, dict) and value.get("kind") == "List":
         return _items(value)
-    return (_item(value, None),)
+    return (_read(value, None),)
 
 
 def _opened(value: Any) -> Any:
@@ -109,8 +113,18 @@ def _items(value: dict[str, Any]) -> tuple[Item, ...]:
     if not isinstance(items, list) or not items:
         return (malformed("items", "a List needs items; put the documents there"),)
     if len(items) > MAX_ITEMS:
-        return (malformed("items", f"{len(items)} items; send at most {MAX_ITEMS} in a List"),)
-    return tuple(_item(item, index) for index, item in enumerate(items))
+        message = f"{len(items)} items; send at most {MAX_ITEMS} in a List"
+        return (_tokened(malformed("items", message), items),)
+    return tuple(_read(item, index) for index, item in enumerate(items))
+
+
+def _read(value: Any, index: int | None) -> Item:
+    item = _item(value, index)
+    return _tokened(item, value) if isinstance(item, Malformed) else item
+
+
+def _tokened(item: Malformed, value: Any) -> Malformed:
+    return replace(item, token=token_in(canonical_json(value)))
 
 
 def _item(value: Any, index: int | None) -> Item:

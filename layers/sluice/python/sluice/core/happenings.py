@@ -26,7 +26,8 @@ _FIRST = (
     "Submitted", "Rejected", "Held", "Released", "Reprioritized", "Admitted", "Dispatched",
     "Running",
 )  # fmt: skip
-_LAST = ("Succeeded", "Failed", "Stopped", "Cancelled", "QuotaReleased", "Requeued")
+_LAST = ("Succeeded", "Failed", "Stopped", "Cancelled", "QuotaReleased", "Requeued",
+         "TaskAnswered")  # fmt: skip
 
 
 def rank(what: str) -> int:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from sluice.core.completion import MAX_TOKEN
 from sluice.core.document import Flaw
 from sluice.core.reasons import Reason
 from sluice.core.spec_fields import SpecFields
@@ -109,6 +110,7 @@ FIELDS: Final = (
     "budget",
     "capacity",
     "checkpoint",
+    "completion",
     "deadlines",
     "dependsOn",
     "minRuntime",
@@ -224,12 +226,16 @@ def _preferences(spec: SpecFields, options: Options) -> None:
         options["placement"] = [_placement(entry) for entry in spec.specs("placement")]
     if spec.has("budget"):
         options["max_cost_cents"] = _budget(spec.map("budget"))
-    if spec.written("completion"):
-        spec.wrong(
-            "completion",
-            "task tokens of Step Functions are not answered; leave it out, and let a rule on the"
-            " lifecycle events of the workload call SendTaskSuccess or SendTaskFailure",
-        )
+    if spec.has("completion"):
+        _completion(spec.map("completion"))
+
+
+def _completion(fields: SpecFields) -> None:
+    """Only judged here: a token is taken out before a document is stored (core.completion)."""
+    token = fields.text("taskToken", required=True)
+    if fields.has("taskToken") and not 0 < len(token) <= MAX_TOKEN:
+        fields.wrong("taskToken", f"has not 1 to {MAX_TOKEN} characters, as tokens have")
+    fields.close()
 
 
 def _checkpoint(fields: SpecFields) -> Checkpoint:

@@ -144,6 +144,7 @@ class Workload:
     gated: bool = False
     answers: tuple[Mapping[str, Any], ...] = ()
     waits: tuple[Mapping[str, Any], ...] = ()
+    task: bool = False
 
     @property
     def manifest_key(self) -> str:

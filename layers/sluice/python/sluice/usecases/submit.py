@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core import dependencies, documents, tenants
+from sluice.core import completion, dependencies, documents, tenants
 from sluice.core.fitness import impossible
 from sluice.core.identity import digest, workload_id
 from sluice.core.reasons import Reason
@@ -16,7 +16,17 @@ from sluice.core.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.tenants import Tenant
 from sluice.core.workload import PodSet, State, Workload
 from sluice.errors import ManifestUnavailable
-from sluice.ports import Catalog, CatalogSnapshot, Clock, Created, Document, Manifests, Workloads
+from sluice.ports import (
+    Catalog,
+    CatalogSnapshot,
+    Clock,
+    Completions,
+    Created,
+    Document,
+    Manifests,
+    TaskTokens,
+    Workloads,
+)
 from sluice.usecases.configuration import configured
 from sluice.usecases.pending_caps import PendingCaps
 
@@ -53,6 +63,16 @@ class Submitted:
     failed: tuple[Failure, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A submission's record, its document if it was accepted, and whose task waits for it."""
+
+    message: Message
+    record: Workload
+    manifest: Document | None
+    token: str = field(default="", repr=False)
+
+
 @dataclass(frozen=True)
 class Submit:
     """A message is done only when its durable record exists; neighbours do not disturb it."""
@@ -61,6 +81,8 @@ class Submit:
     manifests: Manifests
     catalog: Catalog
     clock: Clock
+    tokens: TaskTokens
+    completions: Completions
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     caps: PendingCaps = field(init=False)
 
@@ -69,48 +91,42 @@ class Submit:
 
     def __call__(self, messages: Sequence[Message]) -> Submitted:
         snapshot = self.catalog.snapshot()
-        judged = [
-            (message, record, manifest)
-            for message in messages
-            for record, manifest in self.judge(message, snapshot)
-        ]
-        self.manifests.put_many(
-            {record.manifest_key: manifest for _, record, manifest in judged if manifest}
-        )
-        outcomes = list(self.pool.map(lambda each: self.record(each[0], each[1]), judged))
+        judged = [each for message in messages for each in self.judge(message, snapshot)]
+        self.manifests.put_many({j.record.manifest_key: j.manifest for j in judged if j.manifest})
+        outcomes = list(self.pool.map(self.record, judged))
         failures = {o.message_id: o for o in outcomes if isinstance(o, Failure)}
         states = [o for o in outcomes if isinstance(o, State)]
         rejected = states.count(State.REJECTED)
         return Submitted(len(states) - rejected, rejected, tuple(failures.values()))
 
-    def judge(
-        self, message: Message, snapshot: CatalogSnapshot
-    ) -> list[tuple[Workload, Document | None]]:
+    def judge(self, message: Message, snapshot: CatalogSnapshot) -> list[Judged]:
         tenant = tenant_of(message, snapshot)
         now = self.clock.now()
         if tenant is None:
-            return [(unauthorised(message, now), None)]
+            token = completion.token_in(message.body)
+            return [Judged(message, unauthorised(message, now, task=bool(token)), None, token)]
         by = event_source(message.body) if message.from_bus else principal_of(message)
-        judged = [
-            self.judge_item(item, message, tenant, snapshot, now)
-            for item in documents.read(message.body)
-        ]
-        records = dependencies.linked([record for record, _ in judged])
+        judged = []
+        for read in documents.read(message.body):
+            if isinstance(read, documents.ManifestReference):
+                read = self.fetched(read, tenant)  # noqa: PLW2901, what it refers to counts
+            item, token = without_token(read)
+            record, manifest = self.judge_item(item, message, tenant, snapshot, now)
+            judged.append(Judged(message, replace(record, task=bool(token)), manifest, token))
+        records = dependencies.linked([each.record for each in judged])
         return [
-            (replace(record, submitted_by=by), manifest)
-            for record, (_, manifest) in zip(records, judged, strict=True)
+            replace(each, record=replace(record, submitted_by=by))
+            for record, each in zip(records, judged, strict=True)
         ]
 
     def judge_item(
         self,
-        item: documents.Item,
+        item: documents.Document | documents.Malformed,
         message: Message,
         tenant: Tenant,
         snapshot: CatalogSnapshot,
         now: int,
     ) -> tuple[Workload, Document | None]:
-        if isinstance(item, documents.ManifestReference):
-            item = self.fetched(item, tenant)
         found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
         if isinstance(found, Rejected):
             return rejected(found, Reason.SCHEMA_INVALID, found.errors), None
@@ -143,15 +159,35 @@ class Submit:
             return documents.malformed("manifestRef", message, reference.index)
         return replace(item, index=reference.index)
 
-    def record(self, message: Message, workload: Workload) -> State | Failure:
+    def record(self, judged: Judged) -> State | Failure:
         """Same key and body again is a success; same key and another body is a visible conflict."""
+        workload = judged.record
         try:
-            if self.workloads.create(workload) is Created.DIFFERENT:
-                workload = conflicting(workload, message)
-                self.workloads.create(workload)
+            created = self.create(workload, judged.token)
+            if created is Created.DIFFERENT:
+                workload = conflicting(workload, judged.message)
+                created = self.create(workload, judged.token)
+            if judged.token and created is Created.SAME:
+                # Nothing of the record changes, so no event would tell of one more task.
+                self.completions.look([workload.manifest_key])
         except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
-            return Failure(message.id, error)
+            return Failure(judged.message.id, error)
         return workload.state
+
+    def create(self, workload: Workload, token: str) -> Created:
+        """First the token, so that whoever sees the record end finds it."""
+        if token:
+            self.tokens.put(workload.manifest_key, token)
+        return self.workloads.create(workload)
+
+
+def without_token(
+    item: documents.Document | documents.Malformed,
+) -> tuple[documents.Document | documents.Malformed, str]:
+    """What may be stored of a submission, and the token of the task that waits for it."""
+    if isinstance(item, documents.Malformed):
+        return item, item.token
+    return replace(item, body=completion.withheld(item.body)), completion.token_of(item.body)
 
 
 def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
@@ -240,8 +276,11 @@ def rejected(
     )
 
 
-def unauthorised(message: Message, now: int) -> Workload:
-    """The body of an unknown sender is not stored, not even in part; administrators see that."""
+def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
+    """Of the body of an unknown sender nothing is stored but a task token, until it is told so.
+
+    Administrators see the record.
+    """
     sender = event_source(message.body) if message.from_bus else principal_of(message)
     place = "eventSources" if message.from_bus else "principals"
     what = (
@@ -260,6 +299,7 @@ def unauthorised(message: Message, now: int) -> Workload:
         finished_at=now,
         errors=({"field": "", "message": what},),
         reason={"code": Reason.POLICY_DENIED, "message": what},
+        task=task,
     )
 
 

@@ -10,6 +10,7 @@ from sluice.core.workload import checks_key, pending_key, release_key
 from sluice.ports import Catalog, Clock, Kicks, Ledgers, Usage, Workloads
 from sluice.usecases.configuration import configured
 from sluice.usecases.dependencies import Dependencies
+from sluice.usecases.unanswered import Unanswered
 
 EVERYBODY = 20_000  # blocked workloads of a namespace
 
@@ -29,6 +30,7 @@ class Sweep:
     catalog: Catalog
     kicks: Kicks
     clock: Clock
+    unanswered: Unanswered
 
     def __call__(self) -> Swept:
         """Kicks every root with work that waits or quota that is due; audits every ledger."""
@@ -44,6 +46,7 @@ class Sweep:
         due |= {r for r in queues.roots() if self.workloads.inbox(release_key(r), limit=1)}
         due |= {r for r in queues.roots() if self.workloads.inbox(checks_key(r), limit=1)}
         self.kicks.kick(sorted(due))
+        self.unanswered()
         clusters = sorted(snapshot.of("Cluster"))
         drift = {root: self.drift(root, clusters) for root in queues.roots()}
         return Swept(tuple(sorted(due)), {root: cells for root, cells in drift.items() if cells})

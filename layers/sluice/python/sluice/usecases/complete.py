@@ -1,0 +1,84 @@
+"""Tell Step Functions tasks how the workloads ended that they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sluice.core import completion
+from sluice.core.happenings import Happening
+from sluice.core.reasons import Reason
+from sluice.core.workload import TERMINAL, Workload
+from sluice.ports import Clock, Tasks, TaskTokens, Timeline, Workloads
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How many tasks took the answer, and AWS's words of those that did not."""
+
+    answered: int = 0
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Complete:
+    """The record decides, a message only says where to look; every answer may come twice."""
+
+    workloads: Workloads
+    tokens: TaskTokens
+    tasks: Tasks
+    timeline: Timeline
+    clock: Clock
+
+    def __call__(self, key: str) -> Told:
+        """Answers every task that waits below a key, if what it waits for has ended."""
+        workload = self.workloads.get(key.partition(".")[0])
+        if workload is None or workload.manifest_key != key:
+            return self._of_nobody(key, workload)
+        if workload.state not in TERMINAL:
+            return Told()
+        tokens = [token for token, _ in self.tokens.of(key)]
+        said = self._tell(key, tokens, completion.answer(workload))
+        if said:
+            lines = [Happening(workload, self.clock.now(), "TaskAnswered", _told(said))]
+            self.timeline.append(lines)
+        return _counted(said)
+
+    def _of_nobody(self, key: str, other: Workload | None) -> Told:
+        """No record is of this submission, so nothing will ever end: its tasks must not wait on.
+
+        A token is stored before its record, so a young one only waits for that.
+        """
+        before = self.clock.now() - completion.LOST_MS
+        tokens = [token for token, since in self.tokens.of(key) if since < before]
+        if not tokens:
+            return Told()
+        reason = {
+            "code": Reason.DLQ.value if other is None else Reason.KEY_REUSED.value,
+            "message": "the submission could not be recorded; it may lie in a dead-letter queue"
+            if other is None
+            else "another document was submitted under the same idempotency key",
+        }
+        answer = completion.failure(reason, {"id": key.partition(".")[0], "phase": "REJECTED"})
+        return _counted(self._tell(key, tokens, answer))
+
+    def _tell(self, key: str, tokens: Sequence[str], answer: completion.Answer) -> list[str]:
+        said = []
+        for token in tokens:
+            said.append(self.tasks.answer(token, answer))
+            self.tokens.forget(key, token)
+        return said
+
+
+def _counted(said: Sequence[str]) -> Told:
+    return Told(said.count(""), tuple(filter(None, said)))
+
+
+def _told(said: Sequence[str]) -> str:
+    """For the timeline; without the tokens."""
+    told = []
+    if answered := said.count(""):
+        told.append(f"{answered} waiting task(s) of Step Functions were told")
+    if refused := sorted({*said} - {""}):
+        told.append(f"{len(said) - answered} did not wait any more: {', '.join(refused)}")
+    return "; ".join(told)
