@@ -26,6 +26,8 @@ def handler(
 ) -> dict[str, Any]:
     """Every refusal is an answer; only our own faults end as status 500, with the request's id."""
     account = context.invoked_function_arn.split(":")[4]
+    if "Records" in event:
+        return hear(event, account)
     try:
         return _answer(200, respond(event, api or bootstrap.api(), account))
     except RefusedError as refused:
@@ -37,6 +39,20 @@ def handler(
         logger.exception("request failed")
         message = f"internal error; its log carries the id {context.aws_request_id}"
         return _answer(500, {"error": {"code": "Internal", "message": message, "errors": []}})
+
+
+def hear(event: dict[str, Any], account: str) -> dict[str, Any]:
+    """Answers of admission checks, by a queue; only our own faults bring one again."""
+    failed: list[str] = []
+    for record in event["Records"]:
+        try:
+            bootstrap.heard_answers()(strict_json.parse(record["body"]), account=account)
+        except (RefusedError, ValueError) as refused:
+            logger.warning("answer not taken", extra={"cause": str(refused)})
+        except Exception:  # its neighbours go on
+            logger.exception("answer not recorded")
+            failed.append(record["messageId"])
+    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
 
 
 def respond(event: dict[str, Any], api: Api, account: str) -> Any:

@@ -15,7 +15,7 @@ from infra.function import SluiceFunction
 from infra.functions import FunctionShape
 from infra.published import Published
 from infra.queues import Queues, restrict_senders
-from infra.rules import accept_submissions, hear_of_ends, hear_of_machines
+from infra.rules import accept_submissions, hear_answers, hear_of_ends, hear_of_machines
 from infra.schedules import Schedules
 from infra.sources import consume_queue, follow_stream
 from infra.state import State
@@ -29,6 +29,7 @@ _CONSUMERS = {
     "provisions": "provision",
     "interruptions": "interrupt",
     "completions": "complete",
+    "answers": "api",
 }
 # One look serves whatever has been asked meanwhile.
 _WINDOWS = {"provisions": 1}
@@ -182,6 +183,8 @@ class Control(cdk.Stack):
         accept_submissions(self, bus=self.bus, queues=queues)
         if "interrupt" in functions:
             hear_of_machines(self, queues=queues)
+        if "api" in functions:
+            hear_answers(self, bus=self.bus, queues=queues)
         if "complete" in functions:
             hear_of_ends(self, bus=self.bus, queues=queues)
         schedules = Schedules(

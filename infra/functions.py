@@ -187,7 +187,7 @@ FUNCTIONS = (
             "Ledgers": ("GetItem", "Query", "ConditionCheckItem"),
             "Catalog": (*_CATALOG, "PutItem", "UpdateItem", "DeleteItem"),
             "Manifests": ("BatchGetItem",),
-            "Timeline": ("Query",),
+            "Timeline": ("Query", "BatchWriteItem"),
             "Nodes": ("GetItem", "Query", "BatchWriteItem"),
             "Migrations": ("GetItem",),
         },
@@ -199,7 +199,7 @@ FUNCTIONS = (
         },
         lists=("logs/", "checkpoints/", "passes/"),
         sends=("kicks", "commands", "interruptions"),
-        inspects=("submissions", "kicks", "commands", "interruptions", "completions"),
+        inspects=("submissions", "kicks", "commands", "interruptions", "completions", "answers"),
         cluster_group="sluice:api",
     ),
 )

@@ -24,6 +24,7 @@ _OLDEST_MESSAGE_SECONDS = {
     "provisions": 300,
     "interruptions": 60,
     "completions": 300,
+    "answers": 300,
 }
 _STREAM_LAG_MS = 60_000
 _ERRORS_IN_FIVE_MINUTES = 5

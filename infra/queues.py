@@ -34,6 +34,7 @@ QUEUES = (
     # A spot notice lasts two minutes: a quick second try beats the advice of six timeouts.
     QueueShape(name="interruptions", visibility_seconds=30, receives=5),
     QueueShape(name="completions", visibility_seconds=90),
+    QueueShape(name="answers", visibility_seconds=90),
 )
 # Where deliveries end that have no queue of their own to wait in.
 LAST_RESORTS = ("failures", "undelivered")

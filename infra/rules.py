@@ -28,6 +28,24 @@ def accept_submissions(scope: Construct, *, bus: events.IEventBus, queues: Queue
     )
 
 
+def hear_answers(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> None:
+    """Connect answers of admission checks on our bus to the queue `answers`."""
+    events.Rule(
+        scope,
+        "AnsweredByEvent",
+        event_bus=bus,
+        description="Admission checks answered as events",
+        event_pattern=events.EventPattern(
+            account=[cdk.Stack.of(scope).account], detail_type=["Admission Check Answered"]
+        ),
+        targets=[
+            targets.SqsQueue(
+                queues.main["answers"], dead_letter_queue=queues.last_resorts["undelivered"]
+            )
+        ],
+    )
+
+
 def hear_of_ends(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> None:
     """Connect the ends of workloads that a Step Functions task waits for to `completions`."""
     events.Rule(

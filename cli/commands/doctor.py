@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cli.output import Json
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-QUEUES = ("submissions", "kicks", "commands", "interruptions", "completions")
+QUEUES = ("submissions", "kicks", "commands", "interruptions", "completions", "answers")
 OLD_MESSAGES = 1_000
 
 COLUMNS = (

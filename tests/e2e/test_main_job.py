@@ -120,6 +120,39 @@ def test_a_step_functions_task_waits_for_its_workload_and_hears_of_a_rejection(
     assert kept["KeyCount"] == 0
 
 
+def test_an_admission_check_is_answered_by_an_event(stack: Stack) -> None:
+    check = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": "approval"},
+        "spec": {"controllerName": "sluice.dev/callback"},
+    }
+    stack.apply(check)
+    queue = stack.queue("1", admissionChecksStrategy={"admissionChecks": [{"name": "approval"}]})
+    (job,) = stack.submit(a_workload(queue, "true"))
+    stack.await_phase("ADMITTED", job)
+
+    def say(token: str, message: str) -> None:
+        said = {"token": token, "state": "Ready", "message": message}
+        entry = {
+            "EventBusName": stack.published["bus"],
+            "Source": SOURCE,
+            "DetailType": "Admission Check Answered",
+            "Detail": json.dumps(said),
+        }
+        assert not stack.client("events").put_events(Entries=[entry])["FailedEntryCount"]
+
+    say(f"{job}.7.approval", "of another question")
+    until("the wrong answer shows", lambda: "was not taken" in stack.sluice("events", job))
+    assert stack.jobs(job) == []
+
+    say(f"{job}.0.approval", "granted")
+    stack.await_phase("SUCCEEDED", job)
+
+    assert "says Ready: granted" in stack.sluice("events", job)
+    stack.await_released(queue)
+
+
 def test_a_plain_job_with_the_label_of_kueue_runs(stack: Stack) -> None:
     queue = stack.queue("1")
     (job,) = stack.submit(a_job(queue, "true"))

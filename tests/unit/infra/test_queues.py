@@ -12,6 +12,7 @@ CONSUMERS = {
     "provisions": "provision",
     "interruptions": "interrupt",
     "completions": "complete",
+    "answers": "api",
 }
 PRINCIPAL = "arn:aws:iam::111122223333:role/research-submitter"
 
@@ -86,7 +87,7 @@ def test_only_listed_principals_of_the_organization_may_submit(assembly: Assembl
 
 
 def test_only_our_rules_may_send_to_the_queues_of_events(assembly: Assembly) -> None:
-    for queue, rules in (("Events", 1), ("Interruptions", 3)):
+    for queue, rules in (("Events", 1), ("Interruptions", 3), ("Completions", 1), ("Answers", 1)):
         allowed = [each for each in policy_of(assembly, queue) if each["Effect"] == "Allow"]
         assert len(allowed) == rules
         for statement in allowed:

@@ -27,6 +27,7 @@ def test_every_queue_feeds_its_function_and_takes_partial_answers(assembly: Asse
         "ProvisionFromProvisions",
         "InterruptFromInterruptions",
         "CompleteFromCompletions",
+        "ApiFromAnswers",
         "RelayFromStream",
     }
     for mapping in found.values():
@@ -85,6 +86,22 @@ def test_submissions_by_event_come_from_our_bus_and_account(assembly: Assembly) 
         "detail-type": ["Sluice Workload Submission"],
     }
     assert "EventBusName" in rule
+
+
+def test_answers_and_ends_come_from_our_bus_and_account(assembly: Assembly) -> None:
+    found, own = patterns(assembly), [{"Ref": "AWS::AccountId"}]
+
+    assert found["AnsweredByEvent"]["EventPattern"] == {
+        "account": own,
+        "detail-type": ["Admission Check Answered"],
+    }
+    assert found["TaskDone"]["EventPattern"] == {
+        "account": own,
+        "source": ["sluice"],
+        "detail": {"data": {"completion": [{"exists": True}]}},
+    }
+    assert found["TaskDone"]["Targets"][0]["InputPath"] == "$.detail.data"
+    assert all("EventBusName" in found[name] for name in ("AnsweredByEvent", "TaskDone"))
 
 
 def test_news_of_machines_comes_from_aws_itself(assembly: Assembly) -> None:

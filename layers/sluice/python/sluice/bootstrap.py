@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from sluice.usecases.admit import Admit
     from sluice.usecases.api import Api
     from sluice.usecases.complete import Complete
+    from sluice.usecases.heard_answers import HeardAnswers
     from sluice.usecases.interrupt import Interrupt
     from sluice.usecases.migrate import Migrate
     from sluice.usecases.note_faults import NoteFaults
@@ -350,6 +351,13 @@ def complete() -> Complete:
 
     tasks = StepFunctions(client("stepfunctions"))
     return Complete(workloads(), task_tokens(), tasks, timeline(), clock())
+
+
+@cache
+def heard_answers() -> HeardAnswers:
+    from sluice.usecases.heard_answers import HeardAnswers
+
+    return HeardAnswers(api().answer, catalog(), workloads(), timeline(), clock())
 
 
 @cache

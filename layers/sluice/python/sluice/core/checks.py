@@ -48,6 +48,12 @@ def token(workload: Workload, check: str) -> str:
     return f"{workload.id}.{workload.generation}.{check}"
 
 
+def question(token: str) -> tuple[str, str]:
+    """Workload and check that a token names; both may be nonsense."""
+    workload, _, rest = token.partition(".")
+    return workload, rest.partition(".")[2]
+
+
 def waits_for(workload: Workload) -> str:
     """For people: the checks that have not said yes."""
     left = [name for name, state in states(workload).items() if state is not CheckState.READY]

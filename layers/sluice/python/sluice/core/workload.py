@@ -315,10 +315,17 @@ def hinder(workload: Workload, code: str, message: str) -> Change:
     return Change(workload, guard, {"reason": {"code": code, "message": message}})
 
 
-def answer(workload: Workload, check: str, state: str, message: str, now: int) -> Change:
-    """What a check says of this generation; answers add up, and the newest of a check counts."""
+def answer(
+    workload: Workload, check: str, state: str, message: str, now: int, event: str = ""
+) -> Change:
+    """What a check says of this generation; answers add up, and the newest of a check counts.
+
+    `event` is the id of the event that brought it, by which its copies are known.
+    """
     guard = Guard((State.ADMITTED,), workload.generation, present=("gated",))
-    said = {"check": check, "state": state, "message": message, "at": now}
+    said: dict[str, Any] = {"check": check, "state": state, "message": message, "at": now}
+    if event:
+        said["event"] = event
     return Change(
         workload, guard, {}, append={"answers": said | {"generation": workload.generation}}
     )

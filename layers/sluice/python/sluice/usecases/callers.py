@@ -109,24 +109,43 @@ def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Auth
             by_principal.setdefault(_normal(str(principal)), []).append(name)
     for principal in caller.principals():
         if named := by_principal.get(principal):
-            spec = tenants[named[0]]["spec"]
-            namespaces = tuple(map(str, spec.get("namespaces", ())))
-            checks = tuple(map(str, spec.get("checks", ())))
-            admin = spec.get("admin") is True
             submitter = by_principal.get(caller.sender, named)[0]
-            homes = tenants[submitter]["spec"].get("namespaces", ())
-            return Authority(
-                caller.name,
-                named[0],
-                namespaces,
-                admin,
-                checks=checks,
-                sends_as=submitter,
-                home=str(next(iter(homes), "")),
-            )
+            return _granted(caller.name, named[0], tenants, submitter)
     raise ForbiddenError(
         f"no Tenant names {caller.arn}",
         hint="an administrator applies a Tenant whose spec.principals lists your role",
+    )
+
+
+def authority_of_source(source: str, catalog: CatalogSnapshot) -> Authority:
+    """The rights behind the `source` of an event of our own account.
+
+    Raises ForbiddenError for one that no Tenant lists in `eventSources`; there is no exception
+    while there is no Tenant.
+    """
+    tenants = catalog.of("Tenant")
+    for name, document in sorted(tenants.items()):
+        if source and source in document["spec"].get("eventSources", ()):
+            return _granted(source, name, tenants, name)
+    raise ForbiddenError(
+        f"no Tenant names the event source {source!r:.80}",
+        hint="an administrator applies a Tenant whose spec.eventSources lists it",
+    )
+
+
+def _granted(
+    who: str, tenant: str, tenants: Mapping[str, Mapping[str, Any]], submitter: str
+) -> Authority:
+    """What a Tenant grants; messages count as those of the Tenant `submitter`."""
+    spec = tenants[tenant]["spec"]
+    return Authority(
+        who,
+        tenant,
+        tuple(map(str, spec.get("namespaces", ()))),
+        spec.get("admin") is True,
+        checks=tuple(map(str, spec.get("checks", ()))),
+        sends_as=submitter,
+        home=str(next(iter(tenants[submitter]["spec"].get("namespaces", ())), "")),
     )
 
 

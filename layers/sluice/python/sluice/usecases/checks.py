@@ -47,8 +47,12 @@ class Answer:
         state: str,
         message: str = "",
         token: str = "",
+        event: str = "",
     ) -> Json:
-        """Record what a check says. Raises RefusedError for who may not, and for what is over."""
+        """Record what a check says. Raises RefusedError for who may not, and for what is over.
+
+        A copy of an `event` that was heard already changes nothing.
+        """
         if not caller.may_answer(check):
             raise ForbiddenError(
                 f"tenant {caller.tenant} does not answer admission check {check}",
@@ -60,12 +64,15 @@ class Answer:
         workload = self.workloads.get(workload_id)
         if workload is None or check not in workload.checks:
             raise NotFoundError(f"no workload {workload_id} waits for admission check {check}")
+        if event and any(said.get("event") == event for said in workload.answers):
+            return {"id": workload.id, "check": check, "state": state}
         if token and token != checks.token(workload, check):
             present = checks.token(workload, check)
             raise ConflictError(f"{token!r:.80} is another question than the present {present}")
         if len(workload.answers) >= MOST_ANSWERS:
             raise ConflictError(f"{MOST_ANSWERS} answers were given already; requeue the workload")
-        said = lifecycle.answer(workload, check, state, message[:MOST_TEXT], self.clock.now())
+        text, now = message[:MOST_TEXT], self.clock.now()
+        said = lifecycle.answer(workload, check, state, text, now, event)
         if self.workloads.apply([said]) != [True]:
             raise ConflictError(
                 f"workload {workload.id} does not wait for its checks: it is "
