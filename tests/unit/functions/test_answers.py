@@ -137,8 +137,8 @@ def test_stale_and_wrong_answers_are_visible_and_do_nothing(office: Office) -> N
         ),
         "Perhaps of licence.server: state 'Perhaps' is not one of Ready, Retry, Rejected",
         (
-            f"Rejected of licence.server: workload {office.job} does not wait for its checks: it is "
-            "ADMITTED"
+            f"Rejected of licence.server: workload {office.job} does not wait for its checks: "
+            "it is ADMITTED"
         ),
     ]
 
