@@ -90,11 +90,16 @@ def test_a_step_functions_task_waits_for_its_workload_and_hears_of_a_rejection(
     stack: Stack,
 ) -> None:
     queue, sfn = stack.queue("1"), stack.client("stepfunctions")
+    trust = {"Principal": {"Service": "states.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **trust}]}
+    role = stack.client("iam").create_role(
+        RoleName=queue, AssumeRolePolicyDocument=json.dumps(policy)
+    )
     example = (CLONE / "examples/step-functions/train.asl.json").read_text()
     machine = sfn.create_state_machine(
         name=queue,
         definition=example.replace("${SubmissionsQueueUrl}", stack.published["queues/submissions"]),
-        roleArn=f"arn:aws:iam::{stack.endpoints.account}:role/states",
+        roleArn=role["Role"]["Arn"],
     )["stateMachineArn"]
 
     def ended(queue: str) -> dict[str, Any]:
