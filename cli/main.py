@@ -42,6 +42,12 @@ VERBS = (
     Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),
     Verb("doctor", "cli.commands.doctor:doctor", "Check that everything is in order.", OPERATE),
     Verb("drill", "cli.commands.drill:drill", "Interrupt a machine on purpose.", OPERATE),
+    Verb(
+        "declare-lost",
+        "cli.commands.declare_lost:declare_lost",
+        "Say that a cluster is gone for good.",
+        OPERATE,
+    ),
     Verb("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
     Verb("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
     Verb("local", "cli.local:local", "Start and stop the embedded stack.", OPERATE),

@@ -39,6 +39,7 @@ class Configuration:
     external_deletion: bool = False  # somebody else deletes the Job
     index_lag: bool = False  # the planner proposes from stale index rows
     checks: bool = False  # somebody outside has to say Ready to each generation
+    cluster_loss: bool = False  # the first cluster is lost for good, and declared lost some day
 
 
 TWO = (WorkloadSpec(), WorkloadSpec())
@@ -99,6 +100,12 @@ CONFIGURATIONS = {
     "checks": Configuration(dispatchers=2, jobs_per_generation=1, migrates=True, checks=True),
     "checks_contention": Configuration(
         workloads=TWO, dispatchers=0, jobs_per_generation=1, checks=True
+    ),
+    "cluster_loss": Configuration(
+        dispatchers=2, jobs_per_generation=1, migrates=True, cluster_loss=True
+    ),
+    "cluster_loss_contention": Configuration(
+        workloads=TWO, dispatchers=0, jobs_per_generation=1, cluster_loss=True
     ),
     "limits": Configuration(
         workloads=TWO,

@@ -63,7 +63,8 @@ def step_fault(before: Workload, after: Workload) -> str | None:
         job = after.jobs[after.generation]
         if job and job.uid == after.uid and job.status is JobStatus.FAILED:
             return "I4 ended by its own deletion"
-    if before.intent is Intent.END and after.state not in {State.RECLAIMING, *TERMINAL}:
+    went_on = after.state not in {State.RECLAIMING, *TERMINAL} or after.intent is Intent.REQUEUE
+    if before.intent is Intent.END and went_on:
         return "I4 an accepted cancel was undone"
     return None
 

@@ -97,6 +97,13 @@ MUTANTS = {
     "cancel_releases_a_dispatched_workload": Mutant(
         ("cancel_checks_state",), "contention", UNRESERVED
     ),
+    # a cluster that is lost for good
+    "declared_lost_while_it_runs": Mutant(
+        ("declared_lost_is_lost",), "cluster_loss_contention", UNRESERVED
+    ),
+    "declared_lost_undoes_a_cancel": Mutant(
+        ("declaration_keeps_a_cancel",), "cluster_loss_contention", UNDONE
+    ),
     # migration
     "migrate_without_fence": Mutant(("fence_is_confirmed",), "migration_contention", TWO_RUN),
     "fence_ignores_state": Mutant(("fence_checks_state",), "migration", UNDONE),

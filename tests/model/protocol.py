@@ -82,6 +82,7 @@ class Workload(NamedTuple):
     completed: frozenset[int]  # uids whose completion was observed, for ever deliverable
     gated: bool  # quota is reserved, admission checks are pending
     passed: frozenset[int]  # generations to which the checks said Ready, for ever deliverable
+    lost: frozenset[int] = frozenset()  # generations whose cluster never answers again
 
 
 class Phase(Enum):
@@ -236,7 +237,9 @@ def mark_steps(
         yield from _check(configuration, rules, workload)
     if configuration.cancels:
         yield from _cancel(rules, workload)
-    may_claim = not workload.gated or not rules.claim_waits_for_checks
+    if configuration.cluster_loss and workload.state in HOLDS_QUOTA:
+        yield from _lose_cluster(configuration, rules, workload)
+    may_claim = (not workload.gated or not rules.claim_waits_for_checks) and answers(workload)
     if configuration.dispatchers == 0 and workload.state is State.ADMITTED and may_claim:
         yield "dispatch", Kind.PROGRESS, _dispatched_at_once(configuration, workload)
 
@@ -266,7 +269,7 @@ def _reclaim(configuration: Configuration, rules: Rules, workload: Workload) -> 
     reclaimable = {State.ADMITTED, State.DISPATCHED}
     if not rules.reclaim_checks_state:
         reclaimable |= TERMINAL
-    lost = state is State.DISPATCHED and job is None
+    lost = state is State.DISPATCHED and job is None and answers(workload)
     if state in reclaimable and retries_left and (lost or configuration.reclaims):
         kind = Kind.PROGRESS if lost else Kind.WORLD
         yield "reclaim", kind, reclaiming(workload, Intent.REQUEUE)
@@ -277,12 +280,33 @@ def _reclaim(configuration: Configuration, rules: Rules, workload: Workload) -> 
     if job and job.status not in DELETED:
         yield "delete Job", Kind.PROGRESS, deleted(workload, workload.generation)
     if not workload.gone:
-        proven = job is None or not rules.gone_is_confirmed
+        proven = (job is None and answers(workload)) or not rules.gone_is_confirmed
         outdated = not rules.gone_checks_generation and any(
             workload.created[g] and workload.jobs[g] is None for g in range(workload.generation)
         )
         if proven or outdated:
             yield "mark gone", Kind.PROGRESS, workload._replace(gone=True)
+
+
+def answers(workload: Workload) -> bool:
+    """Whether the cluster of the present generation can be asked: silence proves nothing."""
+    return workload.generation not in workload.lost
+
+
+def _lose_cluster(
+    configuration: Configuration, rules: Rules, workload: Workload
+) -> Iterator[LocalStep]:
+    """It burns down, and an operator says that it is gone for good, which is proof enough."""
+    if not workload.lost:
+        burnt = frozenset(range(workload.generation + 1))
+        jobs = (None,) * len(workload.jobs)
+        yield "cluster lost", Kind.WORLD, workload._replace(jobs=jobs, lost=burnt)
+    if workload.gone or (answers(workload) and rules.declared_lost_is_lost):
+        return
+    cancelled = workload.intent is Intent.END and rules.declaration_keeps_a_cancel
+    retries_left = workload.generation < configuration.last_generation
+    intent = Intent.REQUEUE if retries_left and not cancelled else Intent.END
+    yield "declare lost", Kind.PROGRESS, reclaiming(workload, intent)._replace(gone=True)
 
 
 def reclaiming(workload: Workload, intent: Intent) -> Workload:
@@ -312,7 +336,7 @@ def _migrate(configuration: Configuration, rules: Rules, workload: Workload) -> 
         return
     if dispatched and job and job.status not in DELETED:
         yield "delete migrating Job", Kind.PROGRESS, deleted(workload, workload.generation)
-    confirmed = job is None or not rules.fence_is_confirmed
+    confirmed = (job is None and answers(workload)) or not rules.fence_is_confirmed
     if confirmed and (dispatched or not rules.fence_checks_state):
         yield "fence", Kind.PROGRESS, _fenced(rules, workload)
 
@@ -401,6 +425,8 @@ def _create(
     if existing:
         adopted = dispatcher._replace(phase=Phase.CREATED, uid=existing.uid)
         yield "adopt", Kind.PROGRESS, adopted, workload
+    elif generation in workload.lost:
+        yield "cluster silent", Kind.PROGRESS, None, workload
     elif workload.created[generation] < configuration.jobs_per_generation:
         status = JobStatus.SUSPENDED if rules.job_is_created_suspended else JobStatus.RUNNING
         made, uid = _with_new_job(configuration, workload, generation, status)

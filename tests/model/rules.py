@@ -43,6 +43,9 @@ class Rules:
     # cancel
     cancel_of_admitted_waits_for_gone: bool = True
     cancel_checks_state: bool = True
+    # a cluster that is lost for good
+    declared_lost_is_lost: bool = True
+    declaration_keeps_a_cancel: bool = True
     # migration
     fence_is_confirmed: bool = True
     fence_checks_state: bool = True

@@ -80,6 +80,8 @@ def test_every_rule_is_either_needed_or_known_to_repeat_another() -> None:
         ("checks", "w0 check says Retry"),
         ("checks", "w0 checks passed"),
         ("checks_contention", "w0 check says Rejected"),
+        ("cluster_loss", "w0 declare lost"),
+        ("cluster_loss", "w0 cluster silent (g0)"),
         ("limits", "limits edited"),
         ("borrowing", "admit w0 + admit w1"),
         ("two_levels", "admit w0 + admit w1 + admit w3"),

@@ -20,6 +20,7 @@ from sluice.usecases.apply import Apply, key_of
 from sluice.usecases.checks import Answer
 from sluice.usecases.checkup import Checkup
 from sluice.usecases.costs import Costs
+from sluice.usecases.declare_lost import DeclareLost
 from sluice.usecases.explain import Explain
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.moves import Moves
@@ -165,11 +166,15 @@ COMPANY = (
 
 @dataclass
 class ControlPlane:
-    """Two teams, 64 and 32 cores that they lend to each other, one cluster."""
+    """Two teams, 64 and 32 cores that they lend to each other, one cluster.
+
+    Clusters that are `silent` do not answer.
+    """
 
     objects: tuple[dict[str, Any], ...] = COMPANY
     clock: FakeClock = field(default_factory=FakeClock)
     kubernetes: FakeKubernetes = field(default_factory=FakeKubernetes)
+    silent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.workloads = MemoryWorkloads()
@@ -227,6 +232,7 @@ class ControlPlane:
             Checkup(query),
             Moves(query, self.migrations, self.archives, self.interruptions, self.clock),
             Answer(query, self.workloads, self.kicks, self.clock),
+            DeclareLost(self.workloads, self.catalog, self.nodes, self.kicks, self.clock),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))
@@ -265,7 +271,7 @@ class ControlPlane:
 
     def settle(self) -> None:
         """Relays what changed and admits until nothing more moves."""
-        for name in self.catalog.snapshot().of("Cluster"):
+        for name in self.catalog.snapshot().of("Cluster").keys() - self.silent:
             beat(self.nodes, name, self.clock.now())
         while self.workloads.changed or self.kicks.roots:
             changes = [Changed(b, a, self.clock.now()) for b, a in self.workloads.changed]

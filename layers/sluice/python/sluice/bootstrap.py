@@ -368,6 +368,7 @@ def api() -> Api:
     from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.costs import Costs
+    from sluice.usecases.declare_lost import DeclareLost
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
@@ -409,4 +410,5 @@ def api() -> Api:
             clock(),
         ),
         Answer(query, workloads(), kicks(), clock()),
+        DeclareLost(workloads(), catalog(), nodes(), kicks(), clock()),
     )

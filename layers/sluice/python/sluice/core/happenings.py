@@ -58,7 +58,7 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     yield from _of_waits(before, now)
     if now.gone and not (before is not None and before.gone) and not moving:
         # The record of a move tells the same as SourceFenced, and to the millisecond.
-        yield Happening(now, at, "Stopped", "its pods are proven gone")
+        yield Happening(now, at, "Stopped", "nothing of it runs any more")
     if before is not None and before.reservation and not now.reservation:
         yield Happening(before, at, "QuotaReleased", f"quota of {before.cq} given back")
 

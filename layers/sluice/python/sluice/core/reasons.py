@@ -70,6 +70,7 @@ class Reason(StrEnum):
     RESTORING_CHECKPOINT = "RECOVERY:RestoringCheckpoint"
     BACKOFF_UNTIL = "RECOVERY:BackoffUntil"
     CLUSTER_UNREACHABLE = "PLATFORM:ClusterUnreachable"
+    CLUSTER_LOST = "RECOVERY:ClusterLost"
     KEY_REUSED = "MISCONFIGURATION:KeyReused"
     JOB_LOST = "RECOVERY:JobLost"
     PREEMPTED = "PRIORITY:Preempted"
@@ -186,6 +187,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     Reason.KEY_REUSED: (
         Action.CHANGE_REQUEST,
         "The idempotency key was used before for another body.",
+    ),
+    Reason.CLUSTER_LOST: (
+        Action.WAIT,
+        "Its cluster was declared lost for good; it is queued again, for another one.",
     ),
     Reason.JOB_LOST: (Action.WAIT, "Its Job vanished from the cluster; it is queued again."),
     Reason.PREEMPTED: (Action.WAIT, "It yielded its quota to another workload."),

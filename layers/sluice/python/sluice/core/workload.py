@@ -517,6 +517,26 @@ def move(
     )
 
 
+def lose(workload: Workload, intent: Intent) -> Change:
+    """Its cluster is lost for good, and nothing of it runs: so says an administrator.
+
+    That word is the proof that no cluster can give any more. What is being stopped already ends
+    as it was to end; a move, which needs its cluster, becomes a return to the queue.
+    """
+    stopping = workload.intent
+    stays = stopping is not None and stopping.kind is not IntentKind.MIGRATE
+    guard = Guard(
+        (workload.state,),
+        workload.generation,
+        workload.uid,
+        intent=stopping.kind if stopping is not None else None,
+    )
+    kept = {} if stays else {"intent": intent}
+    return Change(
+        workload, guard, {"state": State.RECLAIMING, "gone": True, **kept}, ("gated", "reason")
+    )
+
+
 def saved(workload: Workload, at: int, source: str) -> Change:
     """A complete checkpoint shows the workload as it was at `at`; its next run starts from it."""
     guard = Guard((State.DISPATCHED, State.RECLAIMING), workload.generation)

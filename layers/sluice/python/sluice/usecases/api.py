@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.costs import Costs
+    from sluice.usecases.declare_lost import DeclareLost
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
@@ -82,6 +83,7 @@ class Api:
     checkup: Checkup
     moves: Moves
     answer: Answer
+    declare_lost: DeclareLost
 
     def __call__(self, call: Call) -> Any:
         """The answer as JSON. Raises RefusedError."""
@@ -99,6 +101,8 @@ def _shape(path: tuple[str, ...]) -> tuple[str, ...]:
     if path[:1] == ("catalog",) and len(path) > 1:
         # A namespaced name holds a slash, encoded or not.
         return ("catalog", "*", "*") if path[2:] else ("catalog", "*")
+    if path[:1] == ("clusters",) and len(path) > 1:
+        return ("clusters", "*", *path[2:])
     if path[:1] in {("audit",), ("passes",)} and len(path) > 1:
         return (path[0], *("*" for _ in path[1:]))
     return path
@@ -180,6 +184,11 @@ def _answer(api: Api, call: Call) -> Json:
     )
 
 
+def _declare_lost(api: Api, call: Call) -> Json:
+    dry_run = call.field("dryRun", bool, default=False)
+    return api.declare_lost(call.caller, call.path[1], reason=_reason(call), dry_run=dry_run)
+
+
 def _objects(api: Api, call: Call) -> Json:
     name = "/".join(call.path[2:]) or None
     return api.query.objects(call.caller, call.path[1], name)
@@ -258,6 +267,7 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("POST", "workloads", "*", "checks", "*"): _answer,
     ("GET", "queues"): lambda api, c: api.accounts.queues(c.caller),
     ("GET", "costs"): _costs,
+    ("POST", "clusters", "*", "lost"): _declare_lost,
     ("GET", "capacity"): lambda api, c: api.accounts.capacity(c.caller),
     ("GET", "catalog", "*"): _objects,
     ("GET", "catalog", "*", "*"): _objects,

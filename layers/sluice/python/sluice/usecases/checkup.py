@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.capacity import MANAGED
 from sluice.core.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, configured
-from sluice.usecases.fleet import counted_at
+from sluice.usecases.fleet import HEARTBEATS, counted_at
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
@@ -57,7 +57,15 @@ class Checkup:
 
     def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
         now = self.query.clock.now()
+        lost = {
+            str(r["instance"]): r["lost"] for r in self.query.nodes.of(HEARTBEATS) if "lost" in r
+        }
         for cluster in sorted(snapshot.of("Cluster")):
+            if told := lost.get(cluster):
+                message = f"was declared lost by {told['by']}: {told['reason']}"
+                advice = f"delete the Cluster {cluster}; the mark ends when the cluster answers"
+                yield _line(f"cluster {cluster}", WARN, message, advice)
+                continue
             yield from _pools(cluster, self.query.pools.plans(cluster), snapshot, now)
             seen = counted_at(self.query.nodes, cluster)
             waiting = self.query.workloads.active(cluster)

@@ -1,0 +1,50 @@
+"""`sluice declare-lost`: a cluster is gone for good, and its work goes on elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.app import pass_app
+
+if TYPE_CHECKING:
+    from cli.app import App
+
+MEANING = (
+    "Nothing can prove that its pods have ended: you do, by saying so. Whatever still runs there "
+    "runs twice."
+)
+
+
+@click.command("declare-lost")
+@click.argument("cluster")
+@click.option("--reason", required=True, help="What became of it; stands in every timeline.")
+@click.option("--dry-run", is_flag=True, help="Only say how much work would leave it.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def declare_lost(app: App, *, cluster: str, reason: str, dry_run: bool, yes: bool) -> None:
+    """Declare CLUSTER lost for good: its machines have ended, and nothing runs there any more.
+
+    For administrators, and refused while the cluster answers. Quota of its work is given back,
+    and the work queued again, to go on from its last checkpoint in another cluster.
+    """
+    body = {"reason": reason, "dryRun": True}
+    found = app.client.tell("clusters", cluster, "lost", body=body)
+    if dry_run:
+        click.echo(f"{found['left']} workload(s) would leave {cluster}")
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"declare {cluster} lost: say -y to mean it. {MEANING}")
+        click.confirm(
+            f"{MEANING}\n{found['left']} workload(s) leave {cluster}: is it gone for good?",
+            abort=True,
+            err=True,
+        )
+    declared, left = 0, True
+    while left:
+        said = app.client.tell("clusters", cluster, "lost", body=body | {"dryRun": False})
+        declared, left = declared + said["declared"], bool(said["left"] and said["declared"])
+    click.echo(f"{cluster} is declared lost; {declared} workload(s) leave it")
