@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from cli.figures import amounts, between, dollars, span
+from cli.figures import amounts, between, cost, dollars, span
 from cli.output import Column, Row
 
 
@@ -44,7 +44,7 @@ def workload_columns(now_ms: int) -> list[Column]:
         Column("CAPACITY", text("capacity"), wide=True),
         Column("AZ", text("zone"), wide=True),
         Column("LAST-CKPT", lambda row: between(row.get("lastCheckpointAt"), now_ms), wide=True),
-        Column("COST", lambda row: dollars(row.get("costUsd")), wide=True),
+        Column("COST", lambda row: cost(row["costUsd"]) if "costUsd" in row else "", wide=True),
     ]
 
 

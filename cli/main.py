@@ -21,6 +21,8 @@ VERBS = (
     Verb("why", "cli.commands.why:why", "Say why a workload does not run.", LOOK),
     Verb("logs", "cli.commands.logs:logs", "Print a workload's logs, also after its end.", LOOK),
     Verb("events", "cli.commands.events:events", "Print what happened to a workload.", LOOK),
+    Verb("status", "cli.commands.status:status", "Show everything at a glance.", LOOK),
+    Verb("top", "cli.commands.status:top", "Show everything at a glance, renewed.", LOOK),
     Verb("wait", "cli.commands.wait:wait", "Wait for workloads and report how they ended.", LOOK),
     Verb("cancel", "cli.commands.steer:cancel", "Cancel workloads.", STEER),
     Verb("hold", "cli.commands.steer:hold", "Keep pending workloads from being admitted.", STEER),
@@ -34,6 +36,7 @@ VERBS = (
     Verb("checkpoints", "cli.commands.checkpoints:checkpoints", "List checkpoints.", LOOK),
     Verb("queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT),
     Verb("capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT),
+    Verb("shares", "cli.commands.shares:shares", "Show fair shares and past usage.", ACCOUNT),
     Verb(
         "cost", "cli.commands.cost:cost", "Show what work has cost, and what it was for.", ACCOUNT
     ),

@@ -9,7 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.commands.events import EVENT_COLUMNS
-from cli.figures import amounts, between, dollars, span
+from cli.figures import amounts, between, cost, dollars, span
 from cli.output import Json, clean, document, output_option, paint, table
 from cli.selection import find, one_workload
 
@@ -87,8 +87,8 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Machine", ", ".join(filter(None, machine))
     yield "Flavors", amounts(found.get("flavors") or {})
     yield "Last checkpoint", between(found.get("lastCheckpointAt"), now_ms)
-    yield "Cost", dollars(found.get("costUsd"))
-    yield "Spot saves", dollars(found.get("savedUsd"))
+    yield "Cost", money(found.get("costUsd"))
+    yield "Spot saves", money(found.get("savedUsd"))
     if moves := found.get("interruptions"):
         yield "Lost to moves", _lost(moves)
         yield "Saved in moves", _saved(moves)
@@ -113,6 +113,10 @@ def _saved(moves: Json) -> str:
         f"{dollars(kept)} of work not repeated" if kept is not None else "",
     )
     return ", ".join(filter(None, parts))
+
+
+def money(amount: float | None) -> str:
+    return "" if amount is None else cost(amount)
 
 
 TIMES = {

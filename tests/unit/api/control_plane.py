@@ -26,6 +26,8 @@ from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.moves import Moves
 from sluice.usecases.query import Query
 from sluice.usecases.relay import Changed, Relay
+from sluice.usecases.shares import Shares
+from sluice.usecases.status import Status
 from sluice.usecases.steer import Steer
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.whatif import WhatIf
@@ -226,6 +228,8 @@ class ControlPlane:
             Explain(query),
             Accounts(query),
             Costs(query),
+            Shares(query),
+            Status(query),
             Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
             Apply(self.catalog, self.ledgers, self.workloads, self.kicks, self.nodes, self.clock),
             WhatIf(query),

@@ -372,6 +372,8 @@ def api() -> Api:
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
+    from sluice.usecases.shares import Shares
+    from sluice.usecases.status import Status
     from sluice.usecases.steer import Steer
     from sluice.usecases.whatif import WhatIf
 
@@ -398,6 +400,8 @@ def api() -> Api:
         Explain(query),
         Accounts(query),
         Costs(query),
+        Shares(query),
+        Status(query),
         Steer(query, workloads(), catalog(), kicks(), clock()),
         Apply(catalog(), ledgers(), workloads(), kicks(), nodes(), clock()),
         WhatIf(query),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sluice.usecases.explain import Explain
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
+    from sluice.usecases.shares import Shares
+    from sluice.usecases.status import Status
     from sluice.usecases.steer import Steer
     from sluice.usecases.whatif import WhatIf
 
@@ -77,6 +79,8 @@ class Api:
     explain: Explain
     accounts: Accounts
     costs: Costs
+    shares: Shares
+    status: Status
     steer: Steer
     apply: Apply
     whatif: WhatIf
@@ -268,6 +272,8 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("GET", "queues"): lambda api, c: api.accounts.queues(c.caller),
     ("GET", "costs"): _costs,
     ("POST", "clusters", "*", "lost"): _declare_lost,
+    ("GET", "shares"): lambda api, c: api.shares(c.caller),
+    ("GET", "status"): lambda api, c: api.status(c.caller),
     ("GET", "capacity"): lambda api, c: api.accounts.capacity(c.caller),
     ("GET", "catalog", "*"): _objects,
     ("GET", "catalog", "*", "*"): _objects,

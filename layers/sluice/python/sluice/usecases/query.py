@@ -124,7 +124,7 @@ class Query:
             for w in self.workloads.listed(queue, since=since, limit=scanned)
         }
         if filters.since is None:
-            found |= {w.id: w for w in self._unfinished(snapshot, queues, known=found)}
+            found |= {w.id: w for w in self.unfinished(snapshot, queues, known=found)}
         chosen = sorted(filter(filters.admit, found.values()), key=_key, reverse=True)
         rest = [w for w in chosen if not filters.cursor or _key(w) < filters.cursor]
         page = rest[: filters.limit]
@@ -389,7 +389,7 @@ class Query:
             name for name in self.queues(caller, snapshot, "") if name.partition("/")[2] == queue
         ] or [f"{namespace}/{queue}" for namespace in caller.namespaces]
 
-    def _unfinished(
+    def unfinished(
         self, snapshot: CatalogSnapshot, queues: Sequence[str], *, known: Mapping[str, Any]
     ) -> list[Workload]:
         """Waiting and running workloads of these queues that are older than the list's window."""
