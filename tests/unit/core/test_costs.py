@@ -105,7 +105,7 @@ def test_one_that_runs_is_told_until_now() -> None:
 
     assert minutes(workload, START + 120_000) == {"placing": 0.5, "starting": 0.5, "useful": 1}
     assert requested(workload, present_run(workload))["cpu"] == 500, "it was cut down to one pod"
-    assert present_run(workload)["flavors"] == ["spot"]
+    assert present_run(workload)["flavor"] == "spot"
 
 
 def test_money_and_resources_go_to_the_part_that_they_were_spent_on() -> None:

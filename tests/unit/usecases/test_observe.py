@@ -150,7 +150,7 @@ def test_a_run_notes_its_share_of_its_machine_and_since_when() -> None:
         "usd_per_hour": pytest.approx(0.3),
     }
     assert run["usd_per_hour"] == running["usd_per_hour"]
-    assert run["flavors"] == ["spot"]
+    assert (run["flavor"], run["capacity"]) == ("spot", "spot")
     assert "on_demand_usd_per_hour" not in run, "what nobody knows is not told"
     assert plane.record().machine == {}
 

@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 
 PRICES: Final = {"usd_per_hour": "price", "on_demand_usd_per_hour": "on_demand_price"}
 """Name in an account → in a row of the inventory."""
-_DIGITS: Final = 9
+_DIGITS: Final = 6  # micro-dollars
 
 
 def held(

@@ -366,8 +366,8 @@ def finish(
         workload,
         Guard((State.DISPATCHED, State.RECLAIMING), workload.generation, workload.uid),
         {"state": State.FINISHED, "finished_at": now, "result": dict(result)},
-        ("intent", "gone", "reason", "machine"),
-        {"runs": run(workload, outcome, now) | dict(machine)},
+        ("intent", "gone", "reason", "machine", "placed"),
+        {"runs": run(replace(workload, machine={**workload.machine, **machine}), outcome, now)},
     )
 
 
@@ -583,8 +583,8 @@ def reprioritise(workload: Workload, priority: int) -> Change:
 def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
     """The account of one generation: where it ran, from when to when (epoch ms), how it ended.
 
-    And what it held there: flavors, `counts` of pods where they are not those of the pod sets, and
-    what its machines cost (core.machines).
+    And what it held there: its flavor or flavors, `counts` of pods where they are not those of the
+    pod sets, and what its machines cost (core.machines).
     """
     return {
         "generation": workload.generation,
@@ -595,7 +595,7 @@ def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
         "ended_at": now,
         "outcome": outcome,
         **_holding(workload.pod_sets, workload.reservation),
-        **workload.machine,
+        **_of_machine(workload.machine),
     }
 
 
@@ -609,8 +609,14 @@ def _holding(pod_sets: tuple[PodSet, ...], reservation: Reservation | None) -> d
         return {}
     counts = {each.name: each.count for each in reservation.pod_sets}
     partly = counts != {each.name: each.count for each in pod_sets}
-    held: dict[str, Any] = {"flavors": sorted(reservation.flavors)}
+    held: dict[str, Any] = {"flavor": ",".join(sorted(reservation.flavors))}
     return held | {"counts": counts} if partly else held
+
+
+def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """What accounts need of it: with both prices known, they tell what kind of machine it was."""
+    told = "on_demand_usd_per_hour" in machine
+    return {name: value for name, value in machine.items() if name != "capacity" or not told}
 
 
 def accrued(workload: Workload, charge: Mapping[str, Any], now: int) -> int:

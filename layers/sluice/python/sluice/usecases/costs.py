@@ -29,7 +29,7 @@ GROUPS: Mapping[str, Group] = {
     "user": lambda w, _: w.submitted_by,
     "namespace": lambda w, _: w.namespace,
     "workload": lambda w, _: f"{w.id} {w.name}",
-    "flavor": lambda _, run: ",".join(run.get("flavors", ())),
+    "flavor": lambda _, run: str(run.get("flavor", "")),
 }
 LABEL = "label:"
 
