@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from sluice.core.costs import Bill, requested
 from sluice.core.stretches import Kind, loss_untold, stretches
 from sluice.core.workload import (
+    Intent,
+    IntentKind,
     PodSet,
     PodSetAssignment,
     Reservation,
     State,
     Workload,
+    after,
     present_run,
+    release,
 )
 
 HOUR = 3_600_000
@@ -198,3 +202,33 @@ def test_the_parts_of_a_bill_are_the_time_that_runs_had_machines(workload: Workl
     )
     assert made.unpriced.ms == sum(e.ms for e in found if "usd_per_hour" not in e.run)
     assert Kind.WAITING not in {each.kind for each in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "saved_after", "told"),
+    [
+        (IntentKind.PREEMPT, 40, {"lost_ms": 20 * 60_000}),
+        (IntentKind.PREEMPT, -10, {}),
+        (IntentKind.CANCEL, 40, {}),
+    ],
+)
+def test_who_gives_way_and_comes_back_loses_what_it_did_since_its_checkpoint(
+    kind: IntentKind, saved_after: int, told: dict[str, int]
+) -> None:
+    minute = 60_000
+    assigned = tuple(PodSetAssignment(s.name, s.count, {"cpu": "spot"}) for s in PODS)
+    stopped = Workload(
+        "w", "w", "team", "team/q", State.RECLAIMING, created_at=START, pod_sets=PODS,
+        admitted_at=START, started_at=START + minute, gone=True, intent=Intent(kind, "why"),
+        checkpoint_at=START + (1 + saved_after) * minute, resume_from="s3://kept",
+        reservation=Reservation(0, "cq", "c", START, assigned),
+    )  # fmt: skip
+
+    back = after(release(stopped, START + 61 * minute))
+    (run,) = back.runs
+
+    assert {name: run[name] for name in ("lost_ms",) if name in run} == told
+    if told:
+        assert minutes(back, START + 70 * minute) == {
+            "placing": 1, "useful": 40, "redone": 20, "waiting": 9,
+        }  # fmt: skip
