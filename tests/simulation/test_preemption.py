@@ -400,3 +400,18 @@ def test_a_request_of_nothing_is_no_borrowing() -> None:
     )
 
     assert result.preempted == {"theirs": "InCohortReclamation"}
+
+
+def test_a_blocked_head_keeps_no_more_than_it_asks_for() -> None:
+    owner = queue("a", "team", cpu=4, memory=10, spec=preemption("Never", "LowerPriority"))
+    guests = [queue(name, "team", cpu=0, memory=0) for name in ("b", "c")]
+
+    result = simulate(
+        owner,
+        *guests,
+        running("urgent", "b", 9, cpu=2),
+        waiting("blocked", "a", cpu=4, memory=1),
+        waiting("modest", "c", at=1, memory=9),
+    )
+
+    assert result.order == ["modest"]

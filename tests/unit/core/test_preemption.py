@@ -252,6 +252,35 @@ def test_among_equals_the_one_that_would_lose_least_work_yields() -> None:
     assert preempted(scheduler, 100_000) == {"saved": IN_QUEUE}
 
 
+@pytest.mark.parametrize("weighed", [True, False])
+def test_without_any_checkpoint_or_wish_the_newest_yields_however_large_it_is(
+    weighed: bool,
+) -> None:
+    policy = Policy(prefer_least_lost_work=weighed)
+    scheduler = a_scheduler(a_queue("q", 5, preemption=WITHIN_LOWER), policy=policy)
+    scheduler.hold(running(a_workload("older", "q", 2), since=10))
+    scheduler.hold(running(a_workload("newer", "q", 3), since=50))
+    if not weighed:
+        scheduler.checkpointed("older", 99_000)
+    scheduler.enqueue(a_workload("in", "q", 2, priority=1))
+
+    assert preempted(scheduler, 100_000) == {"newer": IN_QUEUE}
+
+
+def test_no_pass_evicts_what_it_has_admitted_itself() -> None:
+    owner = a_queue("owner", 2, cohort="all", preemption=RECLAIM_ANY)
+    scheduler = a_scheduler(owner, a_queue("guest", 0, cohort="all"))
+    for name, queue in (("first", "owner"), ("second", "owner"), ("lent", "guest")):
+        scheduler.enqueue(a_workload(name, queue, 1))
+
+    plan = scheduler.run_pass(NOW_MS)
+
+    assert [each.workload for each in plan.admissions] == ["first", "lent"]
+    assert plan.preemptions == ()
+    assert scheduler.has_candidates()
+    assert preempted(scheduler) == {"lent": RECLAMATION}
+
+
 def test_a_checkpoint_reported_later_counts_as_well() -> None:
     scheduler = a_scheduler(a_queue("q", 4, preemption=WITHIN_LOWER))
     scheduler.hold(running(a_workload("older", "q", 2), since=10))

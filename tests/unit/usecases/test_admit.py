@@ -36,6 +36,23 @@ def test_quota_is_given_in_order_until_it_is_used_up() -> None:
     assert plane.ledgers.read(ROOT).usage == {"a": {"spot|cpu": 2000}}
 
 
+def test_nobody_starts_whom_the_same_cycle_would_stop_again() -> None:
+    plane = Plane()
+    owner = queue("a", 2, preemption={"reclaimWithinCohort": "Any"})
+    put = (("ClusterQueue", "a", owner), ("ClusterQueue", "guest", queue("guest", 0)))
+    assert plane.catalog.edit(CatalogEdit(1, put, roots=(ROOT,)))
+    for name, cq in (("first", "a"), ("second", "a"), ("lent", "guest")):
+        plane.put(a_workload(name, cq=cq))
+
+    outcome = plane.admit()(ROOT)
+
+    assert (outcome.admitted, outcome.preempted) == (2, 0)
+    states = {name: record.state for name, record in plane.workloads.rows.items()}
+    wanted = {"first": State.ADMITTED, "second": State.ADMITTED, "lent": State.PENDING}
+    assert states == wanted
+    assert plane.ledgers.read(ROOT).usage == {"a": {"spot|cpu": 2000}}
+
+
 def test_an_admission_is_written_into_the_audit() -> None:
     plane = Plane()
     plane.put(a_workload("x"))

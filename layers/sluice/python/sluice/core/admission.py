@@ -176,8 +176,9 @@ class Scheduler:
             self.enqueue(workload)
         current = AdmissionPass(self._desk, now_ms)
         current.run(freed=self._freed)
-        self._freed = False
-        self._changed = current.again or self._search.spared_new
+        # Whom the pass admitted itself, the next one may evict for somebody that it set aside.
+        self._freed = self._search.spared_new
+        self._changed = current.again
         return Plan(
             tuple(current.admissions),
             tuple(current.preemptions),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from sluice.core import model
 from sluice.core import workload as lifecycle
-from sluice.core.admission import Plan, Refusal, Scheduler
+from sluice.core.admission import Plan, PreemptionStep, Refusal, Scheduler
 from sluice.core.catalog import Catalog
 from sluice.core.checks import asked
 from sluice.core.cost_limit import limit_microusd
@@ -189,13 +189,23 @@ def run(scheduler: Scheduler, now: int) -> Plan:
         if not scheduler.has_candidates():
             break
         more = scheduler.run_pass(now, explain=True)
+        # Nobody starts whom the same cycle would stop again.
+        undone = {s.victim: s for s in more.preemptions if s.victim in _admitted(plan)}
+        for victim in undone:
+            scheduler.release(victim, now)
         refusals = {**plan.refusals, **more.refusals}
         plan = Plan(
-            (*plan.admissions, *more.admissions),
-            (*plan.preemptions, *more.preemptions),
-            {name: refusal for name, refusal in refusals.items() if name not in _admitted(more)},
+            tuple(a for a in plan.admissions if a.workload not in undone) + more.admissions,
+            plan.preemptions + tuple(s for s in more.preemptions if s.victim not in undone),
+            {name: refusal for name, refusal in refusals.items() if name not in _admitted(more)}
+            | {victim: _behind(step) for victim, step in undone.items()},
         )
     return plan
+
+
+def _behind(step: PreemptionStep) -> Refusal:
+    text = f"there is room for it, but {step.by} is to have it ({step.reason})"
+    return Refusal(step.victim, step.cluster_queue, Reason.BEHIND_HIGHER, text, 0)
 
 
 def _admitted(plan: Plan) -> set[str]:

@@ -200,14 +200,14 @@ class VictimSearch:
                 continue
             yield held
 
-    def _sorted(self, found: list[Candidate], preemptor: Preemptor, now_ms: int) -> list[Candidate]:
+    def _sorted(self, found: list[Candidate], now_ms: int) -> list[Candidate]:
         by_held = {each.target.held.workload.id: each for each in found}
-        held = self._in_order([each.target.held for each in found], preemptor, now_ms)
+        held = self._in_order([each.target.held for each in found], now_ms)
         return [by_held[each.workload.id] for each in held]
 
-    def _in_order(self, found: list[Held], preemptor: Preemptor, now_ms: int) -> list[Held]:
+    def _in_order(self, found: list[Held], now_ms: int) -> list[Held]:
         """Whom to evict first; past use orders those of one queue among themselves only."""
-        key = self._key(found, preemptor, now_ms)
+        key = self._key(found, now_ms)
         ordered = sorted(found, key=key)
         usage = self._local_queue_usage
         if usage is None:
@@ -220,10 +220,8 @@ class VictimSearch:
                 ordered[index] = held
         return ordered
 
-    def _key(
-        self, found: list[Held], preemptor: Preemptor, now_ms: int
-    ) -> Callable[[Held], SortKey]:
-        """Other queues before the own, lower priority, less lost work, newer.
+    def _key(self, found: list[Held], now_ms: int) -> Callable[[Held], SortKey]:
+        """Lower priority, less lost work, newer; own and other queues are told apart elsewhere.
 
         Without any checkpoint the newest loses least, as in Kueue; with one, work itself counts.
         """
@@ -232,7 +230,6 @@ class VictimSearch:
         def key(held: Held) -> SortKey:
             workload = held.workload
             return (
-                held.node == preemptor.node,
                 workload.priority,
                 held.lost_work(now_ms) if by_work else 0,
                 -held.since_ms,
@@ -247,9 +244,9 @@ class VictimSearch:
         hierarchical, by_priority = self._other_queues(preemptor, now_ms)
         own = self._own_queue(preemptor, now_ms)
         candidates = [
-            *self._sorted(hierarchical, preemptor, now_ms),
-            *self._sorted(by_priority, preemptor, now_ms),
-            *self._sorted(own, preemptor, now_ms),
+            *self._sorted(hierarchical, now_ms),
+            *self._sorted(by_priority, now_ms),
+            *self._sorted(own, now_ms),
         ]
         if not candidates:
             return []
@@ -410,7 +407,7 @@ class VictimSearch:
         found = self._fair_candidates(preemptor, now_ms)
         if not found:
             return []
-        found = self._in_order(found, preemptor, now_ms)
+        found = self._in_order(found, now_ms)
         self._tree.add(preemptor.node, preemptor.cells)  # shares include the newcomer
         targets: list[Target] = []
         search = _FairSearch(self._tree, self._shares, preemptor, targets)
