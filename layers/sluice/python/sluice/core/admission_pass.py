@@ -59,7 +59,10 @@ class Desk:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A nominated head; `order` is borrowing level, rank, time, sequence, id."""
+    """A nominated head; `order` is borrowing level, rank, time, sequence, id.
+
+    `stays` marks a blocked head of a strict queue, which keeps its room in every later round.
+    """
 
     queue: WaitingQueue
     line: Line
@@ -68,6 +71,7 @@ class _Entry:
     victims: list[Target]
     version: int
     order: tuple[int, int, int, int, str]
+    stays: bool = False
 
 
 class AdmissionPass:
@@ -90,10 +94,7 @@ class AdmissionPass:
         self.again = False
         self._closed: set[int] = set()  # queues that are not looked at any more
         self._reservations: list[tuple[WaitingQueue, Cells]] = []  # of blocked heads, this round
-        self._blocking: list[
-            _Entry
-        ] = []  # blocked heads of strict queues: they stay, in every round
-        self._served: set[int] = set()  # queues that had their head of the first round already
+        self._blocking: list[_Entry] = []  # heads of strict queues that stay
         self._done = False
         self._cut_short = False  # a head is to be looked at again before those that come after it
         self._stood_back_at: int | None = None  # version when one first yielded to a strict queue
@@ -107,9 +108,10 @@ class AdmissionPass:
         self._serve_preemptors()
         kept_free = self._serve_longest_waiting()
         while not self._done and not self._cut_short:
-            for entry in self._ordered([*self._nominate(), *self._blocking]):
-                self._process(entry)
-            self._reservations.clear()
+            if heads := self._nominate():
+                for entry in self._ordered([*heads, *self._blocking]):
+                    self._process(entry)
+                self._reservations.clear()
         if self._stood_back_at not in {None, self._books.version}:
             self.again = True
         for node, cells in kept_free:
@@ -400,7 +402,7 @@ class AdmissionPass:
         if nomination.fit is not Fit.FIT and not entry.victims:
             if nomination.fit is not Fit.NO_FIT:
                 self._reserve(queue, nomination)
-            if entry not in self._blocking:
+            if not entry.stays:
                 self._refuse(entry)
             return
         if entry.version != books.version and not self._still_fits(entry):
@@ -457,6 +459,7 @@ class AdmissionPass:
             return
         self._park(entry.queue, entry.line)
         if entry.queue.strict and entry.nomination.fit is not Fit.NO_FIT:
+            entry.stays = True
             self._blocking.append(entry)
 
     def _resumes(self, entry: _Entry) -> bool:
