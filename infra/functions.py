@@ -128,6 +128,7 @@ FUNCTIONS = (
         tables={
             "Workloads": (*_RECORDS, "UpdateItem"),
             "Catalog": _CATALOG,
+            "Ledgers": ("GetItem",),
             "Nodes": ("GetItem", "Query", "PutItem"),
             "Migrations": ("GetItem", "PutItem", "UpdateItem"),
             "Timeline": ("BatchWriteItem",),

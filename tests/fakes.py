@@ -742,15 +742,18 @@ class FakeKubernetes:
     def _add_pod(self, job: Document) -> None:
         name = f"{job['metadata']['name']}-pod"
         namespace = job["metadata"]["namespace"]
+        template = job["spec"]["template"]
+        labels = template.get("metadata", {}).get("labels", {})
+        chosen = {k: v for k, v in template["spec"].items() if k == "nodeSelector"}
         self.create(
             {
                 "kind": "Pod",
                 "metadata": {
                     "name": name,
                     "namespace": namespace,
-                    "labels": job["metadata"]["labels"],
+                    "labels": {**job["metadata"]["labels"], **labels},
                 },
-                "spec": {"containers": [{"name": "main"}], "nodeName": self.node()},
+                "spec": {"containers": [{"name": "main"}], "nodeName": self.node(), **chosen},
                 "status": {"phase": "Running"},
             }
         )

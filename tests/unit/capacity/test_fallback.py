@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sluice.core.capacity import Closure
 from sluice.core.catalog import Catalog
 from sluice.core.cycle import Cycle, Gathered, decide
-from sluice.core.fallback import RECLAIMS, Market, choose, kinds_of, leaves_spot, reclaims
+from sluice.core.fallback import RECLAIMS, Market, choose, flavor_instead, kinds_of, reclaims
 from sluice.core.fleet import Site
 from sluice.core.model import Policy, ResourceFlavor
 from sluice.core.reasons import Reason
@@ -144,7 +144,7 @@ def test_one_loss_too_many_sends_work_back_only_where_it_gains_by_that(
 ) -> None:
     closed = {"batch-1": dict.fromkeys(shut, SOLD_OUT)}
 
-    assert leaves_spot(workload, QUEUE, market(closed)) is leaves
+    assert (flavor_instead(workload, QUEUE, market(closed)) == "on-demand") is leaves
 
 
 def test_moves_that_users_asked_for_are_no_reclaims() -> None:

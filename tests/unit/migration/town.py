@@ -53,7 +53,8 @@ class Town(World):
         f = self.fragile
         return Interrupt(
             f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
-            self.losses, f(self.migrations), self.timeline, self.clock, pool=Inline(),
+            self.losses, f(self.migrations), self.timeline, self.clock, self.pools, self.ledgers,
+            pool=Inline(),
         )  # fmt: skip
 
     def hear(self, event: dict[str, Any]) -> Handled:

@@ -362,7 +362,8 @@ class World:
         event, f = self.news[position], self.fragile
         use = Interrupt(
             f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
-            self.losses, f(self.migrations), self.timeline, self.clock, pool=Inline(),
+            self.losses, f(self.migrations), self.timeline, self.clock, self.pools, self.ledgers,
+            pool=Inline(),
         )  # fmt: skip
         if self.dice.random() < 0.9:  # otherwise it is lost
             self._run(lambda: use(event, account="1", region="r"))

@@ -282,6 +282,8 @@ def interrupt() -> Interrupt:
         migrations(),
         timeline(),
         clock(),
+        pools(),
+        ledgers(),
     )
 
 

@@ -106,21 +106,26 @@ def wants_on_demand(workload: Workload) -> bool:
     return workload.steady or reclaims(workload) >= _bearable(workload)
 
 
-def leaves_spot(workload: Workload, queue: ClusterQueue, market: Market) -> bool:
-    """Whether losing its present machine to EC2 is once too often, and there is something else.
+def may_leave(workload: Workload, now: int) -> bool:
+    """Whether losing its present machine to EC2 is once too often."""
+    enough = reclaims(workload) + 1 >= _bearable(workload)
+    late = _pace(workload, now) is Pace.LAST_CHANCE
+    return workload.reservation is not None and (enough or late)
+
+
+def flavor_instead(workload: Workload, queue: ClusterQueue, market: Market) -> str:
+    """The flavor that stays for which it leaves spot when EC2 takes its machine; none: it moves.
 
     Only where its queue has an on-demand flavor that can be bought now: else it is better off with
     the quota that it holds.
     """
-    enough = reclaims(workload) + 1 >= _bearable(workload)
-    late = _pace(workload, market.now) is Pace.LAST_CHANCE
-    if workload.reservation is None or not (enough or late):
-        return False
+    if workload.reservation is None or not may_leave(workload, market.now):
+        return ""
     choice = choose(replace(workload, steady=True), queue, market, {})
     order = [flavor.name for group in queue.resource_groups for flavor in group.flavors]
     first = (choice.flavors or tuple(order))[:1] if choice.gate is None else ()
     held = workload.reservation.flavors
-    return bool(first) and first[0] not in held and _stays(first[0], market)
+    return first[0] if first and first[0] not in held and _stays(first[0], market) else ""
 
 
 def _bearable(workload: Workload) -> int:

@@ -17,7 +17,9 @@ from sluice.core.vetting import MAX_GRACE_SECONDS, without_nulls
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from sluice.core.model import ResourceFlavor, Toleration
     from sluice.core.options import Options, S3Volume
+    from sluice.core.workload import PodSetAssignment
 
 WORKLOAD: Final = "sluice.dev/workload"
 GENERATION: Final = "sluice.dev/generation"
@@ -42,6 +44,28 @@ class Placement:
     count: int
     node_labels: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
+
+
+def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Placement:
+    """What the flavors of an admitted pod set say about its nodes."""
+    labels: dict[str, str] = {}
+    tolerations: list[Mapping[str, str]] = []
+    for name in sorted(set(assigned.flavors.values())):
+        flavor = flavors[name]
+        labels |= flavor.node_labels
+        tolerations += [
+            {"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect.value}
+            for t in flavor.node_taints
+        ]
+        tolerations += [_toleration(t) for t in flavor.tolerations]
+    return Placement(assigned.count, labels, tolerations)
+
+
+def _toleration(given: Toleration) -> Mapping[str, str]:
+    written = {"key": given.key, "operator": given.operator, "value": given.value}
+    if given.effect is not None:
+        written["effect"] = given.effect.value
+    return {name: text for name, text in written.items() if text}
 
 
 @dataclass(frozen=True, slots=True)

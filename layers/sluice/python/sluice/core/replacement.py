@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sluice.core.job_status import stuck
+from sluice.core.rendering import Placement
 from sluice.core.requests import pod_requests
 
 Document = dict[str, Any]
@@ -19,11 +20,16 @@ _NOBODY: Final = 65_534
 
 
 def placeholder(
-    pod: Mapping[str, Any], workload: str, generation: int, terms: Sequence[Mapping[str, Any]]
+    pod: Mapping[str, Any],
+    workload: str,
+    generation: int,
+    terms: Sequence[Mapping[str, Any]],
+    instead: Placement | None = None,
 ) -> Document:
     """A pod of the same size and demands that orders a node before the real pod may exist.
 
-    It has less priority than anything and is deleted when its successor is started.
+    It has less priority than anything and is deleted when its successor is started. `instead` is
+    where the successor will run if that is another kind of node.
     """
     spec = pod["spec"]
     requests = pod_requests(spec, [], "")
@@ -52,9 +58,11 @@ def placeholder(
             }
         ],
     }
-    if selector := spec.get("nodeSelector"):
+    selector = instead.node_labels if instead else spec.get("nodeSelector")
+    if selector:
         made["nodeSelector"] = dict(selector)
-    if tolerations := [t for t in spec.get("tolerations") or () if not _added_by_kubernetes(t)]:
+    tolerated = instead.tolerations if instead else spec.get("tolerations") or ()
+    if tolerations := [dict(t) for t in tolerated if not _added_by_kubernetes(t)]:
         made["tolerations"] = tolerations
     if terms:
         required = {"nodeSelectorTerms": [dict(term) for term in terms]}

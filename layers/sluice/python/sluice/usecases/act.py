@@ -9,18 +9,16 @@ from typing import Any, TypeVar
 
 from sluice.core import job_status
 from sluice.core import workload as lifecycle
-from sluice.core.fallback import leaves_spot
-from sluice.core.model import ResourceFlavor, Toleration
+from sluice.core.model import ResourceFlavor
 from sluice.core.observation import LATE_DISPATCH_MS
 from sluice.core.quarantine import avoiding
 from sluice.core.reasons import Reason
-from sluice.core.rendering import Placement, Run, render
+from sluice.core.rendering import Run, placement, render
 from sluice.core.submission import kubernetes_object
 from sluice.core.workload import (
     Change,
     Intent,
     IntentKind,
-    PodSetAssignment,
     State,
     Workload,
 )
@@ -39,6 +37,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.configuration import configured, market_of
+from sluice.usecases.leaving import leaving_spot
 from sluice.usecases.migrate import Migrate, make_room, moves, was_moved
 from sluice.usecases.stopping import find, stop
 
@@ -73,7 +72,7 @@ class Act:
         records = [w for w in self.workloads.get_many(ids) if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
         moving = [w for w in records if moves(w)]
-        leaving = self.leaving_spot(moving) if moving else frozenset[str]()
+        leaving = leaving_spot(moving, self.catalog, self.pools, self.clock.now())
         moved = self.workloads.get_many(self.migrate(cluster, moving, leaving))
         wanted = [w for w in (*records, *moved) if self.waits_for_dispatch(w)]
         unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
@@ -93,16 +92,6 @@ class Act:
         if workload.state is State.DISPATCHED:
             return self.clock.now() - workload.dispatched_at > LATE_DISPATCH_MS
         return workload.state is State.ADMITTED and not workload.gated
-
-    def leaving_spot(self, moving: Sequence[Workload]) -> frozenset[str]:
-        """Those that have lost spot machines often enough to wait for another kind."""
-        snapshot = self.catalog.snapshot()
-        queues = configured(snapshot).queues.cluster_queues
-        plans = {name: self.pools.plans(name) for name in snapshot.of("Cluster")}
-        market = market_of(snapshot, plans, self.clock.now())
-        return frozenset(
-            w.id for w in moving if w.cq in queues and leaves_spot(w, queues[w.cq], market)
-        )
 
     def dispatch(
         self, name: str, cluster: Cluster, wanted: Sequence[Workload]
@@ -236,27 +225,6 @@ def capacity_types(workload: Workload, kinds: Mapping[str, frozenset[str]]) -> f
     flavors = workload.reservation.flavors if workload.reservation else ()
     of = [kinds.get(flavor, frozenset()) for flavor in flavors]
     return frozenset[str]().union(*of) if all(of) else frozenset()
-
-
-def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Placement:
-    labels: dict[str, str] = {}
-    tolerations: list[Mapping[str, str]] = []
-    for name in sorted(set(assigned.flavors.values())):
-        flavor = flavors[name]
-        labels |= flavor.node_labels
-        tolerations += [
-            {"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect.value}
-            for t in flavor.node_taints
-        ]
-        tolerations += [toleration(t) for t in flavor.tolerations]
-    return Placement(assigned.count, labels, tolerations)
-
-
-def toleration(given: Toleration) -> Mapping[str, str]:
-    written = {"key": given.key, "operator": given.operator, "value": given.value}
-    if given.effect is not None:
-        written["effect"] = given.effect.value
-    return {name: text for name, text in written.items() if text}
 
 
 def start(cluster: Cluster, workload: Workload, job: Document) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.core import checkpointing, job_status, migration
 from sluice.core import workload as lifecycle
+from sluice.core.fallback import INTERRUPTIONS, STEADY
 from sluice.core.happenings import Happening
 from sluice.core.interruption import (
     ADVICE,
@@ -30,6 +31,7 @@ from sluice.core.periodic import can_be_ordered
 from sluice.core.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.reasons import Reason
 from sluice.core.recovery import interruptions
+from sluice.core.rendering import POD_SET
 from sluice.core.replacement import placeholder
 from sluice.core.workload import Intent, IntentKind, State, Workload
 from sluice.ports import (
@@ -38,13 +40,17 @@ from sluice.ports import (
     Cluster,
     Clusters,
     Document,
+    Ledgers,
     Losses,
     Migrations,
     Nodes,
     Offerings,
+    Pools,
     Timeline,
     Workloads,
 )
+from sluice.usecases.configuration import configured
+from sluice.usecases.leaving import Room, leaving_spot
 from sluice.usecases.migrate import moves
 from sluice.usecases.stopping import pods_of, stop
 
@@ -75,6 +81,8 @@ class Interrupt:
     migrations: Migrations
     timeline: Timeline
     clock: Clock
+    pools: Pools
+    ledgers: Ledgers
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, envelope: Mapping[str, Any], *, account: str, region: str) -> list[Handled]:
@@ -217,7 +225,7 @@ class Interrupt:
             lost = loss_of(row, notice.at, notice.kind.value, noticed=noticed)
             self.losses.record(name, lost)
         self.retire(cluster, row["node"])
-        self.order_replacements(name, cluster, [each for each, _ in moving])
+        self.order_replacements(name, cluster, notice, [each for each, _ in moving])
         if notice.kind in LOSSES:
             self.bury(cluster, at_risk, proven=notice.kind is Kind.TERMINATED)
         return tuple(each.workload.id for each, _ in moving)
@@ -350,14 +358,31 @@ class Interrupt:
             if of_node and not metadata.get("deletionTimestamp"):
                 cluster.delete("NodeClaim", "", metadata["name"], uid=metadata["uid"])
 
-    def order_replacements(self, name: str, cluster: Cluster, moving: Iterable[AtRisk]) -> None:
-        """One placeholder for each pod that loses its machine; the rest keep theirs."""
-        terms = avoiding(self.offerings.banned(name), self.clock.now())
-        wanted = [
-            placeholder(pod, each.workload.id, each.workload.generation + 1, terms)
-            for each in moving
-            for pod in each.pods
-        ]
+    def order_replacements(
+        self, name: str, cluster: Cluster, notice: Notice, moving: Sequence[AtRisk]
+    ) -> None:
+        """One placeholder for each pod that loses its machine; the rest keep theirs.
+
+        For those that leave spot for good, of the kind that they go to, if they have quota there:
+        no machine is bought for who has to wait.
+        """
+        now, bans = self.clock.now(), self.offerings.banned(name)
+        leaving, wanted = dict[str, str](), list[Document]()
+        if notice.kind in INTERRUPTIONS:
+            left = (each.workload for each in moving)
+            leaving = leaving_spot(left, self.catalog, self.pools, now)
+        room = Room(configured(self.catalog.snapshot()).queues, self.ledgers)
+        for each in moving:
+            workload, places = each.workload, None
+            if flavor := leaving.get(workload.id):
+                places = room.placements(workload, flavor)
+                if places is None:
+                    continue
+            terms = avoiding(bans, now, STEADY if places else ())
+            for pod in each.pods:
+                place = places[pod["metadata"]["labels"][POD_SET]] if places else None
+                made = placeholder(pod, workload.id, workload.generation + 1, terms, place)
+                wanted.append(made)
         list(self.pool.map(cluster.create, wanted))
 
     def bury(self, cluster: Cluster, lost: Iterable[AtRisk], *, proven: bool) -> None:

@@ -23,6 +23,9 @@ from sluice.usecases.stopping import pods_of, stop
 DUMPED_GRACE_SECONDS = 1
 """What is left of a process after its dump is lost anyway, so it is ended at once."""
 
+REQUEUED_MS = 60_000
+"""How long a machine is kept for who left spot, and has not got the quota that it saw free."""
+
 
 @dataclass(frozen=True)
 class Migrate:
@@ -231,13 +234,13 @@ class Migrate:
         self.timeline.append(list(migration.story(record, workload)))
 
     def tidy(self, cluster: Cluster) -> None:
-        """Remove placeholders whose workload does not move any more, such as a cancelled one."""
+        """Remove placeholders whose workload will not use them, such as one that was cancelled."""
         placeholders, _ = cluster.list("Pod", selector=PLACEHOLDER)
         owners = {pod["metadata"]["labels"][PLACEHOLDER] for pod in placeholders}
         known = {w.id: w for w in self.workloads.get_many(owners)} if owners else {}
         for pod in placeholders:
             workload = known.get(pod["metadata"]["labels"][PLACEHOLDER])
-            if workload is None or not (moves(workload) or workload.state is State.ADMITTED):
+            if workload is None or not will_use_placeholder(workload, self.clock.now()):
                 remove(cluster, pod)
 
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
@@ -288,6 +291,16 @@ def moves(workload: Workload) -> bool:
         and workload.intent is not None
         and workload.intent.kind is IntentKind.MIGRATE
     )
+
+
+def will_use_placeholder(workload: Workload, now: int) -> bool:
+    """It moves, or has its place already; or it left spot just now, and its quota is near."""
+    if moves(workload) or workload.state is State.ADMITTED:
+        return True
+    if workload.steady and workload.state is State.RECLAIMING:
+        return workload.gone
+    queued = workload.steady and workload.state is State.PENDING and was_moved(workload)
+    return queued and now - lifecycle.queued_at(workload) < REQUEUED_MS
 
 
 def was_moved(workload: Workload) -> bool:
