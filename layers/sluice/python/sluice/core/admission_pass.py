@@ -95,6 +95,7 @@ class AdmissionPass:
         self._closed: set[int] = set()  # queues that are not looked at any more
         self._reservations: list[tuple[WaitingQueue, Cells]] = []  # of blocked heads, this round
         self._blocking: list[_Entry] = []  # heads of strict queues that stay
+        self._served: set[int] = set()  # queues that had their head of the first round already
         self._done = False
         self._cut_short = False  # a head is to be looked at again before those that come after it
         self._stood_back_at: int | None = None  # version when one first yielded to a strict queue
