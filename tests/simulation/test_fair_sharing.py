@@ -288,3 +288,24 @@ def test_lower_priority_of_the_own_queue_is_evicted_whatever_the_shares() -> Non
     )
 
     assert result.preempted == {}
+
+
+def test_who_has_just_lost_work_competes_with_its_smaller_share() -> None:
+    spec = preemption("Never", "Any")
+    queues = [queue(name, "team", cpu=0, gpu=0, spec=spec) for name in ("h", "v", "w", "x")]
+
+    result = simulate(
+        cohort("team", cpu=10, gpu=10),
+        *queues,
+        running("hog", "h", gpu=9),
+        running("v1", "v", at=1, cpu=3),
+        running("v2", "v", at=2, cpu=3),
+        running("w1", "w", at=3, cpu=4),
+        waiting("in", "x", cpu=3),
+        waiting("of-v", "v", gpu=1),
+        waiting("of-w", "w", gpu=1),
+        **FAIR,
+    )
+
+    assert result.preempted == {"v2": "InCohortFairSharing"}
+    assert result.order == ["of-v"]  # 300 against 400; before its loss it had 600

@@ -119,3 +119,11 @@ def test_a_budget_that_cannot_pay_one_flavor_is_spent_on_a_cheaper_one() -> None
     assert scheduler.spent("daily", 0) == 5 * DOLLAR
     assert scheduler.why("c").reason is Reason.BUDGET_EXHAUSTED
     assert scheduler.next_wakeup_ms() == DAY_MS
+
+
+def test_an_expected_cost_is_rounded_up_so_that_nothing_is_free() -> None:
+    budget = Budget("b", limit_microusd=1, window_ms=HOUR_MS, cluster_queue="q")
+    short = a_workload("w", "q", max_runtime_ms=1)
+
+    assert budget.expected(short, per_hour=1) == 1
+    assert budget.expected(short, per_hour=0) == 0
