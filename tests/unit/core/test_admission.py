@@ -563,3 +563,16 @@ def test_reasons_distinguish_an_empty_cohort_from_an_own_limit() -> None:
 
 def test_every_reason_has_an_action_and_a_sentence() -> None:
     assert all(reason.action and reason.sentence.endswith(".") for reason in Reason)
+
+
+def test_small_work_overtakes_a_large_one_until_that_has_waited_long_enough() -> None:
+    policy = Policy(aging=Aging(interval_ms=1_000, reserve_after_ms=5_000))
+    scheduler = a_scheduler(a_queue("q", 4), policy=policy)
+    scheduler.hold(running(a_workload("busy", "q", 2)))
+    scheduler.enqueue(a_workload("large", "q", 4, queued=10))
+    scheduler.enqueue(a_workload("early", "q", 1, queued=11))
+    early = scheduler.run_pass(14_999).admissions
+    scheduler.enqueue(a_workload("late", "q", 1, queued=12))
+    late = scheduler.run_pass(15_000).admissions
+
+    assert [each.workload for each in (*early, *late)] == ["early"]
