@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.unit.agent.test_agent import ORDERED, FakeMachine, a_pod
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 PATIENCE_SECONDS = 10
 UID = "u-1"
+WORKLOAD = uuid.uuid4().hex  # other tests of this machine have processes of their own
 # A parent whose child works on as well; nobody has to be told to.
 PROGRAM = """
 import subprocess, sys, time
@@ -34,8 +37,8 @@ time.sleep(600)
 
 @pytest.fixture
 def run() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The first process of a run of workload w1, restored from generation 0, and its child."""
-    named = {"SLUICE_WORKLOAD_ID": "w1", "SLUICE_GENERATION": "0"}
+    """The first process of a run, restored from generation 0, and its child."""
+    named = {"SLUICE_WORKLOAD_ID": WORKLOAD, "SLUICE_GENERATION": "0"}
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, **named},
@@ -69,7 +72,7 @@ def state(pid: int) -> str:
 def an_order(**annotations: str) -> Order:
     order = order_of(a_pod(**(ORDERED | annotations)))
     assert order is not None
-    return order
+    return replace(order, workload=WORKLOAD)
 
 
 def saver_of(machine: FakeMachine, holds: Holds) -> Saver:
@@ -150,10 +153,11 @@ def test_a_grace_that_is_shortened_at_once_leaves_no_time_to_go_on(
 def test_nobody_is_held_beyond_the_end_of_the_machine(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int]
 ) -> None:
-    soon = int(time.time() * 1000) + 1_500
+    soon = int(time.time() * 1000) + 5_000
 
     told(Holds(), FakeMachine(tmp_path), leaving=str(soon))
 
+    until(lambda: state(run[0].pid) == "T")
     until(lambda: state(run[0].pid) == "S")
     assert time.time() * 1000 >= soon - 1
 
@@ -211,7 +215,9 @@ def test_of_several_runs_of_a_workload_only_the_cgroup_tells_which_is_meant(
         folder = tmp_path / str(pid)
         folder.mkdir()
         (folder / "stat").write_text(f"{pid} (python) S 1 1 1")
-        (folder / "environ").write_bytes(b"SLUICE_WORKLOAD_ID=w1\0SLUICE_GENERATION=2\0")
+        (folder / "environ").write_bytes(
+            f"SLUICE_WORKLOAD_ID={WORKLOAD}\0SLUICE_GENERATION=2\0".encode()
+        )
         (folder / "cgroup").write_text(f"0::/kubepods.slice/kubepods-pod{uid}.slice\n")
 
     assert first_of(an_order(), tmp_path) == 11
