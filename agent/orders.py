@@ -38,9 +38,9 @@ class Order:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Bucket and key of the archive; another pod or another order is another object."""
+        """Bucket and key of the archive, in a folder that is its order's: a gang's set is there."""
         address = urlsplit(self.destination)
-        key = f"{address.path.removeprefix('/')}{self.pod}/{self.name}.tar"
+        key = f"{address.path.removeprefix('/')}{self.name}/{self.pod}.tar"
         return (address.netloc if address.scheme == "s3" else ""), key
 
     @property
@@ -54,7 +54,15 @@ class Order:
         return self.name.startswith(MOVE)
 
     def saved(
-        self, *, uri: str, image: str, size: int, seconds: float, at: int, held_at: int
+        self,
+        *,
+        uri: str,
+        image: str,
+        size: int,
+        digest: str,
+        seconds: float,
+        at: int,
+        held_at: int,
     ) -> str:
         """`size` in bytes; in epoch ms, `at` of the image and `held_at` of the last work, if so."""
         return json.dumps(
@@ -63,6 +71,7 @@ class Order:
                 "uri": uri,
                 "image": image,
                 "bytes": size,
+                "sha256": digest,
                 "seconds": round(seconds, 3),
                 "at": at,
                 "held": held_at,

@@ -1,6 +1,7 @@
 """What becomes of one order: a dump in S3 and in the registry, or a signal."""
 
 import contextlib
+import hashlib
 import tarfile
 import time
 from collections.abc import Callable
@@ -92,10 +93,11 @@ class Saver:
         hold.stop()
         try:
             size = archive.stat().st_size
-            with ThreadPoolExecutor(1) as beside:
+            with ThreadPoolExecutor(2) as beside:
                 pushed = beside.submit(self._push, order.tag, archive, container)
+                summed = beside.submit(_digest, archive)
                 self.uploads.upload_file(str(archive), bucket, key)
-                image = pushed.result()
+                image, digest = pushed.result(), summed.result()
         except failures as error:
             hold.release()
             return order.failed(f"its checkpoint could not be kept: {error}", at=at)
@@ -107,6 +109,7 @@ class Saver:
             uri=f"s3://{bucket}/{key}",
             image=image,
             size=size,
+            digest=digest,
             seconds=seconds,
             at=hold.traced_at or at,
             held_at=hold.held_at,
@@ -116,3 +119,8 @@ class Saver:
         """The image that a runtime restores; empty where nodes restore the archive itself."""
         repository = self.repository()
         return repository.push(tag, archive, container) if repository else ""
+
+
+def _digest(archive: Path) -> str:
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

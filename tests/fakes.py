@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -599,13 +600,18 @@ class FakeKubernetes:
         spec = {**found.get("spec", {}), **patch.get("spec", {})}
         if kind == "Job" and found["spec"].get("suspend") and not spec["suspend"]:
             self.started.append(name)
-            self._add_pod(found)
+            for index in range(members(found)):
+                self._add_pod(found, index)
         marks = {**found["metadata"].get("annotations", {}), **metadata.get("annotations", {})}
         kept = {**found["metadata"], "annotations": marks}
         made = {**found, "metadata": kept, "spec": spec}
-        if kind == "Job" and not spec["suspend"]:
-            made.setdefault("status", {"ready": 1})
+        if kind == "Pod" and found["spec"].get("schedulingGates") and not spec["schedulingGates"]:
+            made = self._scheduled(made)
         self.objects[kind, namespace, name] = made
+        if kind == "Job" and not spec["suspend"]:
+            self._count(namespace, name)
+        if kind == "Pod" and (job := self._job_of(made)):
+            self._count(namespace, job["metadata"]["name"])
         return self.objects[kind, namespace, name]
 
     def delete(
@@ -624,28 +630,33 @@ class FakeKubernetes:
             assert grace_seconds in (0, 1), "nobody else deletes pods"
             self._remove_pod(namespace, name)
             return True
-        pod = self.get("Pod", namespace, f"{name}-pod") if kind == "Job" else None
-        if pod is not None and pod["spec"]["nodeName"] in self.dead:
+        pods = self._pods_of(namespace, name) if kind == "Job" else []
+        if any(pod["spec"].get("nodeName") in self.dead for pod in pods):
             deleted = {**found["metadata"], "deletionTimestamp": "now"}
             self.objects[kind, namespace, name] = {**found, "metadata": deleted}
-            return True  # the Job waits for its pod, of which nobody reports the end
-        if pod is not None and pod["status"]["phase"] == "Running" and self.lingers():
+            for pod in pods:
+                if pod["spec"].get("nodeName") not in self.dead:
+                    del self.objects["Pod", namespace, pod["metadata"]["name"]]
+            return True  # the Job waits for a pod of whose end nobody reports
+        if any(pod["status"]["phase"] == "Running" for pod in pods) and self.lingers():
             self.finish(namespace, name, exit_code=143)
             failed = self.objects[kind, namespace, name]
             deleted = {**failed["metadata"], "deletionTimestamp": "now"}
             self.objects[kind, namespace, name] = {**failed, "metadata": deleted}
             return True
         del self.objects[kind, namespace, name]
-        self.objects.pop(("Pod", namespace, f"{name}-pod"), None)
+        for pod in pods:
+            del self.objects["Pod", namespace, pod["metadata"]["name"]]
         return True
 
     def collect(self) -> None:
         """The garbage collector removes deleted Jobs whose pods have ended."""
         for (kind, namespace, name), each in list(self.objects.items()):
-            pod = self.objects.get(("Pod", namespace, f"{name}-pod"))
-            ended = pod is None or pod["status"]["phase"] in ("Succeeded", "Failed")
+            pods = self._pods_of(namespace, name)
+            ended = all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods)
             if kind == "Job" and each["metadata"].get("deletionTimestamp") and ended:
-                self.objects.pop(("Pod", namespace, f"{name}-pod"), None)
+                for pod in pods:
+                    del self.objects["Pod", namespace, pod["metadata"]["name"]]
                 del self.objects[kind, namespace, name]
 
     def watch(
@@ -666,19 +677,26 @@ class FakeKubernetes:
         return self
 
     def running(self) -> list[str]:
-        """The workload of every pod that really runs."""
-        return [
-            each["metadata"]["labels"]["sluice.dev/workload"]
+        """The workload of every run that really runs; the members of a gang are one run."""
+        pods = [
+            each["metadata"]["labels"]
             for (kind, namespace, _), each in self.objects.items()
             if kind == "Pod"
             and namespace != "sluice-system"
             and each["status"]["phase"] == "Running"
             and each["spec"]["nodeName"] not in self.dead
         ]
+        members = Counter(
+            (pod["sluice.dev/workload"], pod["sluice.dev/generation"], pod.get(INDEX))
+            for pod in pods
+        )
+        runs = Counter[tuple[str, str]]()
+        for (workload, generation, _), copies in members.items():
+            runs[workload, generation] = max(runs[workload, generation], copies)
+        return [workload for (workload, _), copies in runs.items() for _ in range(copies)]
 
     def finish(self, namespace: str, name: str, *, exit_code: int = 0) -> None:
         job = self.objects["Job", namespace, name]
-        pod = self.objects["Pod", namespace, f"{name}-pod"]
         done = "Complete" if exit_code == 0 else "Failed"
         self.objects["Job", namespace, name] = {
             **job,
@@ -689,12 +707,14 @@ class FakeKubernetes:
             "phase": "Succeeded" if exit_code == 0 else "Failed",
             "containerStatuses": [{"name": "main", "state": ended}],
         }
-        self.objects["Pod", namespace, f"{name}-pod"] = {**pod, "status": status}
+        for pod in self._pods_of(namespace, name):
+            self.objects["Pod", namespace, pod["metadata"]["name"]] = {**pod, "status": status}
 
-    def node(self) -> str:
-        """A node that takes pods; bought if there is none."""
+    def node(self, full: Container[str] = ()) -> str:
+        """A node that takes pods and is not `full`; bought if there is none."""
         for (kind, _, name), each in self.objects.items():
-            if kind == "Node" and name not in self.dead and not each["spec"].get("unschedulable"):
+            able = name not in self.dead and not each["spec"].get("unschedulable")
+            if kind == "Node" and able and name not in full:
                 return name
         number = next(self.numbers)
         name, labels = f"node-{number}", {
@@ -712,9 +732,9 @@ class FakeKubernetes:
     def provide(self) -> None:
         """Karpenter and the scheduler: pods that wait get a node."""
         for key, each in list(self.objects.items()):
-            if key[0] == "Pod" and each["status"]["phase"] == "Pending":
-                spec = {**each["spec"], "nodeName": self.node()}
-                self.objects[key] = {**each, "spec": spec, "status": {"phase": "Running"}}
+            gated = each["spec"].get("schedulingGates")
+            if key[0] == "Pod" and each["status"]["phase"] == "Pending" and not gated:
+                self.objects[key] = self._scheduled(each)
 
     def vanish(self, node: str) -> None:
         """EC2 takes a machine; Kubernetes does not notice yet."""
@@ -730,30 +750,74 @@ class FakeKubernetes:
 
     def _remove_pod(self, namespace: str, name: str) -> None:
         pod = self.objects.pop(("Pod", namespace, name), None)
-        key = ("Job", namespace, name.removesuffix("-pod"))
-        job = self.objects.get(key)
+        job = self._job_of(pod) if pod else None
         if pod is None or job is None:
             return
+        of = job["metadata"]["name"]
         if job["metadata"].get("deletionTimestamp"):
-            del self.objects[key]
-        elif pod["status"]["phase"] == "Running" and not job["spec"].get("suspend"):
-            self._add_pod(job)
+            if not self._pods_of(namespace, of):
+                del self.objects["Job", namespace, of]
+        elif pod["status"]["phase"] in ("Running", "Pending") and not job["spec"].get("suspend"):
+            self._add_pod(job, int(pod["metadata"]["labels"].get(INDEX, "0")))
+            self._count(namespace, of)
 
-    def _add_pod(self, job: Document) -> None:
-        name = f"{job['metadata']['name']}-pod"
-        namespace = job["metadata"]["namespace"]
-        template = job["spec"]["template"]
-        labels = template.get("metadata", {}).get("labels", {})
-        chosen = {k: v for k, v in template["spec"].items() if k == "nodeSelector"}
-        self.create(
-            {
-                "kind": "Pod",
-                "metadata": {
-                    "name": name,
-                    "namespace": namespace,
-                    "labels": {**job["metadata"]["labels"], **labels},
-                },
-                "spec": {"containers": [{"name": "main"}], "nodeName": self.node(), **chosen},
-                "status": {"phase": "Running"},
-            }
-        )
+    def _pods_of(self, namespace: str, job: str) -> list[Document]:
+        return [
+            each
+            for (kind, where, _), each in self.objects.items()
+            if (kind, where) == ("Pod", namespace)
+            and each["metadata"].get("labels", {}).get(JOB_NAME) == job
+        ]
+
+    def _job_of(self, pod: Document) -> Document | None:
+        of = pod["metadata"].get("labels", {}).get(JOB_NAME, "")
+        return self.get("Job", pod["metadata"].get("namespace", ""), of)
+
+    def _count(self, namespace: str, name: str) -> None:
+        """The Job controller: how many of its pods are ready."""
+        job = self.objects["Job", namespace, name]
+        ready = sum(p["status"]["phase"] == "Running" for p in self._pods_of(namespace, name))
+        if "conditions" not in job.get("status", {}):
+            self.objects["Job", namespace, name] = {**job, "status": {"ready": ready}}
+
+    def _add_pod(self, job: Document, index: int) -> None:
+        gang = members(job) > 1
+        of, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+        name = f"{of}-{index}-pod" if gang else f"{of}-pod"
+        template = job["spec"].get("template", {})
+        gates = template.get("spec", {}).get("schedulingGates")
+        own = template.get("metadata", {}).get("labels", {})
+        labels = {**job["metadata"]["labels"], **own, JOB_NAME: of}
+        chosen = {k: v for k, v in template.get("spec", {}).items() if k == "nodeSelector"}
+        made = {
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": labels | ({INDEX: str(index)} if gang else {}),
+                "annotations": dict(template.get("metadata", {}).get("annotations", {})),
+            },
+            "spec": {"containers": [{"name": "main"}], **chosen},
+            "status": {"phase": "Pending"},
+        }
+        if gates:
+            made["spec"]["schedulingGates"] = gates
+        self.create(made if gates else self._scheduled(made))
+
+    def _scheduled(self, pod: Document) -> Document:
+        """The members of a gang are on a node each."""
+        metadata, taken = pod["metadata"], set()
+        if INDEX in metadata.get("labels", {}):
+            siblings = self._pods_of(metadata["namespace"], metadata["labels"][JOB_NAME])
+            taken = {each["spec"].get("nodeName", "") for each in siblings}
+        spec = {**pod["spec"], "nodeName": self.node(taken)}
+        return {**pod, "spec": spec, "status": {"phase": "Running"}}
+
+
+JOB_NAME = "batch.kubernetes.io/job-name"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def members(job: Document) -> int:
+    indexed = job["spec"].get("completionMode") == "Indexed"
+    return int(job["spec"].get("parallelism", 1)) if indexed else 1

@@ -9,6 +9,7 @@ The archive holds process memory, Secrets included.
 """
 
 import asyncio
+import hashlib
 import json
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from local.node.s3_volume import Buckets
 
 DRIVER = "sluice.dev/checkpoint-driver"
 RESTORE_FROM = "sluice.dev/restore-from"
+RESTORE_DIGEST = "sluice.dev/restore-sha256"
 
 
 class RestoreError(Exception):
@@ -103,8 +105,11 @@ def moment() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def unpack(buckets: Buckets, source: str, folder: Path, pods: Path) -> Archive:
-    """Fetches `s3://BUCKET/KEY` or a local path into `folder`. Raises RestoreError."""
+def unpack(buckets: Buckets, source: str, folder: Path, pods: Path, digest: str = "") -> Archive:
+    """Fetches `s3://BUCKET/KEY` or a local path into `folder`. Raises RestoreError.
+
+    With a `digest` (SHA-256, hexadecimal) no other archive is taken.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
     tar = Path(source)
@@ -117,6 +122,8 @@ def unpack(buckets: Buckets, source: str, folder: Path, pods: Path) -> Archive:
         except (BotoCoreError, ClientError) as error:
             raise RestoreError(f"{source}: {error}") from error
     try:
+        if digest and digest != _digest(tar):
+            raise RestoreError(f"{source} is not the archive that belongs to its set")
         subprocess.run(
             ["tar", "-C", str(folder), "-xpf", str(tar)],
             check=True,
@@ -133,3 +140,8 @@ def unpack(buckets: Buckets, source: str, folder: Path, pods: Path) -> Archive:
     if Path(saved.root).parent != pods:
         raise RestoreError(f"{source} belongs to {saved.root}, which is not below {pods}")
     return Archive(folder, saved)
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

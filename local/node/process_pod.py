@@ -317,8 +317,9 @@ class ProcessPod(PodRun):
         if self.site.criu.program is None:
             raise checkpoint.RestoreError(f"cannot restore {source}: {self.site.criu.reason}")
         unpacked = self.site.state / "restore" / self.state.uid
+        digest = self.pod["metadata"]["annotations"].get(checkpoint.RESTORE_DIGEST, "")
         archive = await self.site.work(
-            checkpoint.unpack, self.site.buckets, source, unpacked, self.site.pods
+            checkpoint.unpack, self.site.buckets, source, unpacked, self.site.pods, digest
         )
         course = self.state.container(archive.saved.container)
         if course is None or len(self.state.containers) > 1:

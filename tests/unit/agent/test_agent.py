@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,17 +98,17 @@ def test_a_dump_is_in_the_bucket_and_in_the_registry(tmp_path: Path) -> None:
     saved = answered(machine)
 
     assert isinstance(saved, Saved)
-    assert saved.uri == "s3://bucket/checkpoints/w1/2/pod-1/move-2.tar"
+    assert saved.uri == "s3://bucket/checkpoints/w1/2/move-2/pod-1.tar"
     assert saved.image.startswith("repo:w1-2-")
-    assert saved.size == 5
-    assert machine.uploaded == [("bucket", "checkpoints/w1/2/pod-1/move-2.tar")]
+    assert (saved.size, saved.digest) == (5, sha256(b"12345").hexdigest())
+    assert machine.uploaded == [("bucket", "checkpoints/w1/2/move-2/pod-1.tar")]
 
 
 def test_nodes_that_restore_archives_need_no_registry(tmp_path: Path) -> None:
     saved = answered(FakeMachine(tmp_path), images=False)
 
     assert isinstance(saved, Saved)
-    assert saved.source == saved.uri
+    assert not saved.image
 
 
 def test_a_dump_gets_the_time_that_is_left_and_none_without_any(tmp_path: Path) -> None:

@@ -25,11 +25,18 @@ from sluice.core.checkpointing import (
 from sluice.core.migration import Migration, Saved, Stage, Step, View
 from sluice.core.options import CheckpointMode
 from sluice.core.replacement import placeholder, ready
-from sluice.core.workload import State, Workload
+from sluice.core.workload import PodSet, State, Workload
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()
+A_WORKLOAD = Workload(
+    "w", "w", "team", "team/q", State.DISPATCHED, pod_sets=(PodSet("main", 1, {}),)
+)
 DUMPED = {"pod-1": Saved("s3://b/pod-1.tar", 10**9, 9_000, NOW)}
+
+
+def a_gang(members: int) -> Workload:
+    return replace(A_WORKLOAD, pod_sets=(PodSet("main", members, {}),))
 
 
 def a_move(**changed: object) -> Migration:
@@ -113,14 +120,14 @@ def test_observed_dumps_replace_the_assumed_bandwidth() -> None:
         (Capability(kubelet=True), {"containers": 1, "gpus": 1}, CheckpointMode.APPLICATION),
         (
             Capability(kubelet=True),
-            {"containers": 1, "gpus": 0, "pods": 2},
+            {"containers": 1, "gpus": 0, "gang": "its pods have no index"},
             CheckpointMode.APPLICATION,
         ),
         (Capability(), {"containers": 1, "gpus": 0}, CheckpointMode.APPLICATION),
     ],
 )
 def test_a_driver_that_cannot_serve_gives_way_with_a_reason(
-    capability: Capability, shape: dict[str, int], chosen: CheckpointMode
+    capability: Capability, shape: dict[str, Any], chosen: CheckpointMode
 ) -> None:
     selected = select(CheckpointMode.KUBELET, capability, **shape)
 
@@ -168,14 +175,17 @@ def test_a_dumped_source_stops_at_once_and_an_undumped_one_does_not() -> None:
     assert moving.next_step(move, View(replacement_ready=True), NOW) is Step.WAIT
     assert after.stage is Stage.DUMPED
     assert moving.next_step(after, View(saved=DUMPED), NOW) is Step.STOP
-    assert moving.restore_source(after, "older") == "s3://b/pod-1.tar"
+    made = moving.checkpoint_of(A_WORKLOAD, after.saved.values(), after.driver)
+    assert moving.restore_source(after, made, "older") == "s3://b/pod-1.tar"
 
 
 def test_a_torn_set_is_never_restored() -> None:
     move = a_move(pods=("pod-1", "pod-2"))
 
-    assert moving.progress(move, View(saved=DUMPED), NOW) == []
-    assert moving.restore_source(move, "older") == "older"
+    view = View(saved=DUMPED, pods=frozenset(move.pods))
+    assert moving.progress(move, view, NOW) == []
+    assert moving.checkpoint_of(a_gang(2), DUMPED.values(), move.driver) is None
+    assert moving.restore_source(move, None, "older") == "older"
 
 
 @pytest.mark.parametrize("view", [View(failed={"pod-1": "criu failed"}), View()])
@@ -188,7 +198,7 @@ def test_a_dump_that_fails_or_takes_too_long_becomes_a_signal(view: View) -> Non
     assert after.error
     assert after.failed_at == move.give_up_at
     assert moving.next_step(after, view, move.give_up_at) is Step.STOP
-    assert moving.restore_source(after, "older") == "older"
+    assert moving.restore_source(after, None, "older") == "older"
 
 
 def test_a_dump_that_arrives_after_the_fence_is_not_taken() -> None:

@@ -27,9 +27,9 @@ class Town(World):
     def __init__(self) -> None:
         super().__init__(0, crashes=0.0, lingering=0.0, queues=(queue("a", 40),))
 
-    def runs(self, name: str, mode: str = "application") -> str:
-        """Submit a workload and let it run; the node on which it does."""
-        self.submit(name, "a", 1, mode=mode)
+    def runs(self, name: str, mode: str = "application", members: int = 1) -> str:
+        """Submit a workload and let it run; the node on which it does, or its first member."""
+        self.submit(name, "a", 1, mode=mode, members=members)
         self.admit()
         self.obey(name)
         self.observe()
@@ -78,8 +78,7 @@ class Town(World):
             alive = kind == "Pod" and pod["spec"].get("nodeName") not in self.kubernetes.dead
             if not (order and alive) or DONE in pod["metadata"]["annotations"]:
                 continue
-            uri = f"s3://bucket/{name}"
-            self.saved_seen.add(uri)
+            uri = self.archived(pod, order)
             done = {"order": order, "uri": uri, "bytes": 1, "seconds": 1, "at": self.clock.now()}
             marks = {"metadata": {"annotations": {DONE: json.dumps(done)}}}
             self.kubernetes.patch("Pod", namespace, name, marks)

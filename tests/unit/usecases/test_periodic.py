@@ -330,9 +330,8 @@ def saves(plane: Plane, *numbers: int) -> None:
         at = plane.record().started_at + n
         answer = done(f"o-{n}", at, uri=f"s3://b/{n}.tar", image=f"repo/x:{n}")
         marks = {ORDER: f"o-{n}", DONE: answer}
-        plane.migrate().saved(
-            plane.record(), {**pod, "metadata": {**pod["metadata"], "annotations": marks}}
-        )
+        saved = {**pod, "metadata": {**pod["metadata"], "annotations": marks}}
+        plane.migrate().saved(plane.record(), saved, [saved])
 
 
 def test_what_is_not_kept_is_removed_but_never_what_the_run_started_from() -> None:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.unit.usecases.world import World
+from tests.unit.usecases.world import World, queue
 
 SEEDS = int(os.environ.get("SLUICE_SEEDS", "150"))
 
@@ -39,6 +39,21 @@ def test_nothing_is_lost_or_doubled_when_machines_end(block: int) -> None:
         world.settle()
         moved += world.moved_seen
     assert moved, "no workload ever moved: the runs prove nothing"
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_no_gang_ever_runs_from_a_torn_set(block: int) -> None:
+    """Agents answer late, fail or are silent for single members, and machines end at any moment."""
+    restored = 0
+    for seed in range(block * SEEDS // 5, (block + 1) * SEEDS // 5):
+        world = World(seed, machines_end=True, queues=(queue("a", 6),))
+        for number in range(2):
+            world.submit(f"w{number}", "a", 1, mode="kubelet", members=3)
+        for _ in range(160):
+            world.step_of_a_gang()
+        world.settle()
+        restored += world.restored_seen
+    assert restored, "no gang ever ran from a set: the runs prove nothing"
 
 
 @pytest.mark.parametrize("block", range(4))

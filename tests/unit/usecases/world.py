@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluice.core import checks, dependencies
-from sluice.core.interruption import NOTICE_MS
-from sluice.core.marks import DONE, ORDER
+from sluice.core.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
+from sluice.core.marks import DONE, ORDER, RESTORE_FROM
 from sluice.core.model import CheckState
 from sluice.core.observation import Seen
 from sluice.core.reservations import held_by
@@ -45,6 +45,8 @@ from sluice.usecases.unanswered import Unanswered
 from sluice.usecases.unheard import Unheard
 
 from tests.fakes import (
+    INDEX,
+    JOB_NAME,
     FakeClock,
     FakeKubernetes,
     FixedPrices,
@@ -210,6 +212,7 @@ class World:
     dice: random.Random = field(init=False)
     running_seen: int = 0
     moved_seen: int = 0
+    restored_seen: int = 0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -236,6 +239,7 @@ class World:
         self.news: list[dict[str, Any]] = []
         self.doomed: dict[str, int] = {}
         self.saved_seen = {""}
+        self.parts_seen: dict[str, set[str]] = {}
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         beat(self.nodes, CLUSTER, self.clock.now())
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
@@ -247,7 +251,15 @@ class World:
         return Fragile(port, self.dice, self.crashes)
 
     def submit(
-        self, name: str, cq: str, cpu: int, *, priority: int = 0, mode: str = "", after: str = ""
+        self,
+        name: str,
+        cq: str,
+        cpu: int,
+        *,
+        priority: int = 0,
+        mode: str = "",
+        after: str = "",
+        members: int = 1,
     ) -> None:
         options: dict[str, Any] = {"checkpoint": {"mode": mode}} if mode else {}
         if after:
@@ -263,10 +275,12 @@ class World:
             digest=name,
             priority=priority,
             created_at=self.clock.now(),
-            pod_sets=(PodSet("main", 1, {"cpu": cpu * 1000}),),
+            pod_sets=(PodSet("main", members, {"cpu": cpu * 1000}),),
             options=options,
         )
-        self.manifests.put_many({workload.manifest_key: MANIFEST})
+        gang = {"completionMode": "Indexed", "parallelism": members, "completions": members}
+        spec = {**MANIFEST["spec"], **(gang if members > 1 else {})}
+        self.manifests.put_many({workload.manifest_key: {**MANIFEST, "spec": spec}})
         self.workloads.create(dependencies.blocked(workload))
 
     def migrate(self, fragile: Any = lambda port: port) -> Migrate:
@@ -392,9 +406,11 @@ class World:
         """The agents of living nodes carry out what they were told, or cannot."""
         for (kind, namespace, name), pod in list(self.kubernetes.objects.items()):
             ordered = pod["metadata"].get("annotations", {}).get(ORDER)
-            if kind != "Pod" or not ordered or pod["spec"]["nodeName"] in self.kubernetes.dead:
+            if kind != "Pod" or not ordered or pod["spec"].get("nodeName") in self.kubernetes.dead:
                 continue
-            uri = f"s3://bucket/{name}"
+            if self.dice.random() < 0.2:  # this node is slower than the others
+                continue
+            uri = self.archived(pod, ordered)
             done = {
                 "order": ordered,
                 "uri": uri,
@@ -404,21 +420,62 @@ class World:
             }
             if self.dice.random() < 0.2:
                 done = {"order": ordered, "error": "criu failed"}
-            self.saved_seen.add(uri)
             marks = {DONE: json.dumps(done)}
             self.kubernetes.patch("Pod", namespace, name, {"metadata": {"annotations": marks}})
+
+    def archived(self, pod: dict[str, Any], order: str) -> str:
+        """Where an agent puts its archive; a set is there as soon as every member's archive is."""
+        metadata = pod["metadata"]
+        index = metadata["labels"].get(INDEX)
+        if index is None:
+            uri = f"s3://bucket/{metadata['name']}"
+            self.saved_seen.add(uri)
+            return uri
+        owner, generation = (
+            metadata["labels"][f"sluice.dev/{n}"] for n in ("workload", "generation")
+        )
+        folder = f"s3://bucket/{owner}/{generation}/{order}/"
+        saved = self.parts_seen.setdefault(folder, set())
+        saved.add(index)
+        if len(saved) == sum(s.count for s in self.workloads.rows[owner].pod_sets):
+            self.saved_seen.add(folder)
+        return f"{folder}{metadata['name']}.tar"
+
+    def check_sets(self) -> None:
+        """No gang runs from half of a set, or from the halves of two."""
+        for catalogue in self.migrations.catalogue.values():
+            for each in catalogue.kept:
+                assert {p.name for p in each.parts} in (set(), {"0", "1", "2"}), "a torn manifest"
+                assert all(p.uri.startswith(each.uri) for p in each.parts), "of two orders"
+        for (kind, namespace, _), pod in self.kubernetes.objects.items():
+            index = pod["metadata"].get("labels", {}).get(INDEX)
+            if kind != "Pod" or index is None or pod["status"]["phase"] != "Running":
+                continue
+            of = self.kubernetes.objects["Job", namespace, pod["metadata"]["labels"][JOB_NAME]]
+            source = of["metadata"]["annotations"].get(RESTORE_FROM, "")
+            given = pod["metadata"]["annotations"].get(RESTORE_FROM, "")
+            assert bool(given) == bool(source), f"seed {self.seed}: a member begins elsewhere"
+            assert given.startswith(source), f"seed {self.seed}: parts of two sets"
+            assert not given or given.endswith(f"-{index}-pod.tar"), "another member's part"
+            self.restored_seen += bool(given)
 
     def finish_one(self) -> None:
         pods = [key for key, each in self.kubernetes.objects.items()
                 if key[0] == "Pod" and key[1] == "team" and each["status"]["phase"] == "Running"
                 and each["spec"]["nodeName"] not in self.kubernetes.dead]  # fmt: skip
         if pods:
-            _, namespace, name = self.dice.choice(pods)
-            job = name.removesuffix("-pod")
-            if ("Job", namespace, job) in self.kubernetes.objects:
+            key = self.dice.choice(pods)
+            namespace, labels = key[1], self.kubernetes.objects[key]["metadata"]["labels"]
+            job = labels[JOB_NAME]
+            members = [
+                key
+                for key in pods
+                if self.kubernetes.objects[key]["metadata"]["labels"][JOB_NAME] == job
+            ]
+            whole = INDEX not in labels or len(members) == 3
+            if whole and ("Job", namespace, job) in self.kubernetes.objects:
                 code = self.dice.choice([0, 0, 1])
                 if code:
-                    labels = self.kubernetes.objects["Job", namespace, job]["metadata"]["labels"]
                     run = labels["sluice.dev/workload"], int(labels["sluice.dev/generation"])
                     self.failed_by_itself.add(run)
                 self.kubernetes.finish(namespace, job, exit_code=code)
@@ -457,6 +514,25 @@ class World:
                 actions = [self.finish_one]
         if self.dice.random() < 0.15:
             actions = [self.disturb, self.sweep, self.kubernetes.collect]
+        self.dice.choice(actions)()
+        self.check()
+
+    def ask_for_checkpoint(self) -> None:
+        """A user, or the interval of some workload."""
+        running = [w for w in self.workloads.rows.values() if w.state is State.DISPATCHED]
+        if running:
+            now = self.clock.now()
+            about = {"workload": self.dice.choice(running).id, "order": f"request-{now}"}
+            self.news.append(wish(CHECKPOINT_REQUESTED, now, about))
+
+    def step_of_a_gang(self) -> None:
+        """As `step`, but runs are long enough to be saved and lost more than once."""
+        self.clock.pass_ms(self.dice.choice([10, 100, 1000, 10_000]))
+        actions = [self.admit, self.act, self.act, self.act, self.relay, self.observe, self.observe]
+        actions += [self.interrupt, self.interrupt, self.agents, self.ask_for_checkpoint]
+        if self.dice.random() < 0.12:
+            actions = [self.machines, self.machines, self.sweep, self.kubernetes.collect]
+            actions += [self.finish_one] * (self.dice.random() < 0.2)
         self.dice.choice(actions)()
         self.check()
 
@@ -502,6 +578,7 @@ class World:
     def check(self) -> None:
         """Invariants I1, I2, I3, I7 of the ledger protocol."""
         self.check_order()
+        self.check_sets()
         usage: dict[str, dict[str, int]] = {}
         for w in self.workloads.rows.values():
             if w.reservation:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from sluice.core.checkpointing import Checkpoint
+    from sluice.core.checkpointing import Checkpoint, Part
 
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")
 LOOPBACK = re.compile(r"(?P<host>(127\.0\.0\.1|localhost)(:\d+)?)/(?P<name>.+)")
@@ -38,24 +38,36 @@ class CheckpointArchives:
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False))
 
     def look(self, checkpoint: Checkpoint) -> Archive | None:
-        bucket, key = _place(checkpoint.uri)
+        heads = [self._head(piece.uri) for piece in checkpoint.pieces]
+        whole = [head for head in heads if head is not None]
+        if len(whole) < len(heads):
+            return None
+        encryption = ", ".join(sorted({head.encryption for head in whole}))
+        return Archive(sum(head.size for head in whole), encryption)
+
+    def _head(self, uri: str) -> Archive | None:
+        bucket, key = _place(uri)
         try:
             head = self.s3.head_object(Bucket=bucket, Key=key)
         except ClientError as error:
             if error.response["Error"]["Code"] in ABSENT:
                 return None
-            raise SluiceError(f"{checkpoint.uri} cannot be looked at: {error}") from error
+            raise SluiceError(f"{uri} cannot be looked at: {error}") from error
         return Archive(head["ContentLength"], str(head.get("ServerSideEncryption", "")))
 
     def remove(self, checkpoint: Checkpoint) -> None:
+        for piece in checkpoint.pieces:
+            self._remove(piece)
+
+    def _remove(self, piece: Part) -> None:
         try:
-            if checkpoint.image:
-                self._remove_image(checkpoint.image)
-            if checkpoint.uri.startswith("s3://"):
-                bucket, key = _place(checkpoint.uri)
+            if piece.image:
+                self._remove_image(piece.image)
+            if piece.uri.startswith("s3://"):
+                bucket, key = _place(piece.uri)
                 self.s3.delete_object(Bucket=bucket, Key=key)
         except (ClientError, urllib3.exceptions.HTTPError) as error:
-            raise SluiceError(f"{checkpoint.source} cannot be removed: {error}") from error
+            raise SluiceError(f"{piece.source} cannot be removed: {error}") from error
 
     def _remove_image(self, image: str) -> None:
         reference, _, tag = image.rpartition(":")

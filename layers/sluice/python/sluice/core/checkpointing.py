@@ -52,8 +52,39 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What one member of a gang is restored from (core.gangs.part_of), and where it ran."""
+
+    name: str
+    uri: str
+    size: int = 0
+    digest: str = ""
+    """SHA-256 of the archive in hexadecimal."""
+    node: str = ""
+    image: str = ""
+
+    @property
+    def source(self) -> str:
+        """What it is restored from: the image where the runtime wants one, else the archive."""
+        return self.image or self.uri
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "uri": self.uri,
+            "size": self.size,
+            "digest": self.digest,
+            "node": self.node,
+            "image": self.image,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One complete checkpoint: of which generation, where it lies, what it cost (bytes, ms)."""
+    """One complete checkpoint: of which generation, where it lies, what it cost (bytes, ms).
+
+    That of a gang is the manifest of all its `parts`: it is entered once, when all are there.
+    """
 
     workload: str
     generation: int
@@ -67,14 +98,30 @@ class Checkpoint:
     image: str = ""
     removed: bool = False
     """Its archive is gone or going, since its workload has succeeded; the line stays."""
+    parts: tuple[Part, ...] = ()
 
     @property
     def source(self) -> str:
         """What a run is restored from: the image where the runtime wants one, else the archive."""
         return self.image or self.uri
 
+    @property
+    def pieces(self) -> tuple[Part, ...]:
+        """The archives and images that it consists of."""
+        return self.parts or (Part("", self.uri, self.size, "", self.node, self.image),)
+
+    @property
+    def heaviest(self) -> int:
+        """The most bytes that one node had to save; nodes work side by side."""
+        return max(sum(p.size for p in self.pieces if p.node == n) for n in self.nodes)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(piece.node for piece in self.pieces)
+
     def row(self) -> dict[str, Any]:
-        return {
+        parts = {"parts": [part.row() for part in self.parts]} if self.parts else {}
+        return parts | {
             "generation": self.generation,
             "uri": self.uri,
             "at": self.at,
@@ -89,7 +136,14 @@ class Checkpoint:
 
 
 def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(workload, **{**row, "driver": CheckpointMode(row["driver"])})
+    parts = tuple(Part(**part) for part in row.get("parts", ()))
+    return Checkpoint(workload, **{**row, "driver": CheckpointMode(row["driver"]), "parts": parts})
+
+
+def newest(checkpoints: Iterable[Checkpoint], members: int) -> Checkpoint | None:
+    """The last one that a run of so many pods can start from: a gang from a whole set only."""
+    fitting = (each for each in checkpoints if len(each.pieces) == members)
+    return next(iter(retained(fitting, 1)), None)
 
 
 def retained(
@@ -132,7 +186,7 @@ class Catalogue:
 
 def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:
     """The bandwidth that past dumps showed, as one number for disk and network together."""
-    rates = [c.size / c.took_ms * 1000 for c in checkpoints if c.size and c.took_ms]
+    rates = [c.heaviest / c.took_ms * 1000 for c in checkpoints if c.size and c.took_ms]
     if not rates:
         return otherwise
     return Bandwidth(disk=median(rates), network=float("inf"), amplification=1.0, uploaded=0.0)
@@ -198,9 +252,11 @@ def capability(node: Mapping[str, Any]) -> Capability:
 
 
 def select(
-    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int, pods: int = 1
+    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int, gang: str = ""
 ) -> Selection:
     """The driver that can serve, with the reason where it is not the one asked for.
+
+    `gang`: why its pods cannot be saved as one set (core.gangs); empty if they can.
 
     Source: facts, checkpoint-restore §3 and §9.
     """
@@ -210,8 +266,8 @@ def select(
         if containers > 1:
             text = f"a pod of {containers} containers cannot be dumped as one"
             return Selection(CheckpointMode.APPLICATION, text)
-        if pods > 1:
-            return Selection(CheckpointMode.APPLICATION, f"a gang of {pods} has no common dump")
+        if gang:
+            return Selection(CheckpointMode.APPLICATION, gang)
         if not capability.kubelet:
             return Selection(CheckpointMode.APPLICATION, capability.reason)
     if asked is CheckpointMode.CEDANA and not capability.cedana:
@@ -220,9 +276,12 @@ def select(
 
 
 def size_of(kept: Iterable[Checkpoint], pod_sets: Iterable[PodSet], pods: int) -> int:
-    """Bytes to save on one node: as the newest dump, else all the memory that its pods may use."""
-    if sizes := [each.size for each in retained(kept) if each.size]:
-        return sizes[0]
+    """Bytes to save on one node: as the newest dump, else all the memory that its pods may use.
+
+    `pods`: how many of them run on the node that has most to save; nodes work side by side.
+    """
+    if last := next((each for each in retained(kept) if each.size), None):
+        return max(part.size for part in last.pieces) * pods
     return max((s.requests.get("memory", 0) for s in pod_sets), default=0) * pods
 
 

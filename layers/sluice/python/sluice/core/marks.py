@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from sluice.core.gangs import part_of
 from sluice.core.migration import Saved
 
 ORDER: Final = "sluice.dev/checkpoint-order"
@@ -13,12 +14,18 @@ ORDER: Final = "sluice.dev/checkpoint-order"
 MOVE: Final = "move-"
 """How the orders that belong to a move begin."""
 DONE: Final = "sluice.dev/checkpoint-done"
-"""The answer, as JSON: `{order, uri, image?, bytes, seconds, at, held?}`, `{order, error, at}`."""
+"""The answer, as JSON: `{order, error, at}`, or, with `held` only if the pod stands still,
+`{order, uri, image, bytes, sha256, seconds, at, held}`.
+"""
 DRIVER: Final = "sluice.dev/checkpoint-driver"
 DESTINATION: Final = "sluice.dev/checkpoint-to"
 """Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
 SIGNAL: Final = "sluice.dev/checkpoint-signal"
 """What tells an application to save itself and go on; absent: it knows no such signal."""
+RESTORE_FROM: Final = "sluice.dev/restore-from"
+"""What the pod's processes go on from; read by process nodes, and by people."""
+RESTORE_DIGEST: Final = "sluice.dev/restore-sha256"
+"""What its archive must be, where a set names it."""
 LEAVING: Final = "sluice.dev/leaving"
 """Until when (epoch ms) the pod can stay where it is."""
 
@@ -38,10 +45,24 @@ def answer(pod: Mapping[str, Any]) -> Saved | str | None:
             return str(error)
         took = int(float(done.get("seconds", 0)) * 1000)
         size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
-        held = int(done.get("held", 0))
-        return Saved(str(done["uri"]), size, took, at, str(done.get("image", "")), held)
+        return Saved(
+            str(done["uri"]),
+            size,
+            took,
+            at,
+            str(done.get("image", "")),
+            int(done.get("held", 0)),
+            str(done.get("sha256", "")),
+            pod["spec"].get("nodeName", ""),
+            part_of(pod),
+        )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return f"the node's answer cannot be read: {error}"
+
+
+def answer_to(order: str, pod: Mapping[str, Any]) -> Saved | str | None:
+    """What became of this very order; None also if the pod bears another one."""
+    return answer(pod) if marks_on(pod).get(ORDER) == order else None
 
 
 def answered_at(pod: Mapping[str, Any]) -> int:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from sluice.core.checkpointing import MARGIN_MS, Action, mode
+from sluice.core import gangs
+from sluice.core.checkpointing import MARGIN_MS, Action, Checkpoint, Part, mode
 from sluice.core.happenings import Happening
 from sluice.core.interruption import Kind
 from sluice.core.options import CheckpointMode
@@ -45,11 +46,10 @@ class Saved:
     image: str = ""
     held_at: int = 0
     """Since when the pod's processes stand still; 0 if they worked on after the dump."""
-
-    @property
-    def source(self) -> str:
-        """What a run is restored from: the image where the runtime wants one, else the archive."""
-        return self.image or self.uri
+    digest: str = ""
+    node: str = ""
+    part: str = ""
+    """Which member of a gang it is (core.gangs); empty for others."""
 
     def row(self) -> dict[str, Any]:
         return {
@@ -59,7 +59,47 @@ class Saved:
             "at": self.at,
             "image": self.image,
             "held_at": self.held_at,
+            "digest": self.digest,
+            "node": self.node,
+            "part": self.part,
         }
+
+
+def checkpoint_of(
+    workload: Workload, saved: Iterable[Saved], driver: CheckpointMode, otherwise_at: int = 0
+) -> Checkpoint | None:
+    """What the catalogue is to remember of a pod, or of all the members of a gang.
+
+    None unless the members are as many as the workload has, each another one, and all of one order.
+    A set is as old as its oldest part, and took as long as its slowest.
+    """
+    every = sorted(saved, key=lambda one: (len(one.part), one.part))
+    if len(every) != gangs.members(workload):
+        return None
+    (first, *others) = every
+    uri, size, image, node = first.uri, first.size, first.image, first.node
+    parts: tuple[Part, ...] = ()
+    if others:
+        uri, size = gangs.address(one.uri for one in every), sum(one.size for one in every)
+        image = node = ""
+        if not uri or len({one.part for one in every} - {""}) != len(every):
+            return None
+        parts = tuple(
+            Part(one.part, one.uri, one.size, one.digest, one.node, one.image) for one in every
+        )
+    return Checkpoint(
+        workload.id,
+        workload.generation,
+        uri,
+        min(one.at for one in every) or otherwise_at,
+        driver,
+        size,
+        max(one.took_ms for one in every),
+        workload.restore_from,
+        node,
+        image,
+        parts=parts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +238,14 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the cluster shows of a move: pod → its checkpoint, or why there is none."""
+    """What the cluster shows of a move: pod → its checkpoint, or why there is none.
+
+    `pods`: those that may still execute anything.
+    """
 
     saved: Mapping[str, Saved] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    pods: frozenset[str] = frozenset()
     replacement_ready: bool = False
     still_running: bool = True
 
@@ -213,12 +257,29 @@ def progress(migration: Migration, view: View, now: int) -> list[Advance]:
         found.append(replaced(migration, now))
     if migration.action is Action.DUMP and migration.stage in (Stage.NOTICED, Stage.DUMPING):
         if migration.pods and all(pod in view.saved for pod in migration.pods):
-            found.append(dumped(migration, view.saved, now))
-        elif view.failed:
-            found.append(dump_failed(migration, "; ".join(sorted(view.failed.values())), now))
-        elif now >= migration.give_up_at:
-            found.append(dump_failed(migration, "the dump was not complete in time", now))
+            saved = {pod: view.saved[pod] for pod in migration.pods}
+            found.append(dumped(migration, saved, now))
+        elif why := _why_not_dumped(migration, view, now):
+            found.append(dump_failed(migration, why, now))
     return found
+
+
+def _why_not_dumped(migration: Migration, view: View, now: int) -> str:
+    """Why nobody waits for the rest of the dumps any more; empty while they may still come.
+
+    Of a gang one failure decides: the others' dumps are worth nothing without it.
+    """
+    gang = len(migration.pods) > 1
+    missing = [pod for pod in migration.pods if pod not in view.saved]
+    if view.failed:
+        told = (f"{pod}: {why}" if gang else why for pod, why in view.failed.items())
+        return "; ".join(sorted(told))
+    if gang and (ended := [pod for pod in missing if pod not in view.pods]):
+        return f"{', '.join(ended)} ended before it was saved"
+    if now < migration.give_up_at:
+        return ""
+    late = f": {', '.join(missing)} of {len(migration.pods)} pods are missing" if gang else ""
+    return f"the dump was not complete in time{late}"
 
 
 def next_step(migration: Migration, view: View, now: int) -> Step:
@@ -235,22 +296,33 @@ def next_step(migration: Migration, view: View, now: int) -> Step:
     return Step.STOP if wished or migration.replacement_at or view.replacement_ready else Step.WAIT
 
 
-def restore_source(migration: Migration | None, last: str) -> str:
-    """The checkpoint that the next generation starts from: the new one, or the last good one."""
+def restore_source(migration: Migration | None, made: Checkpoint | None, last: str) -> str:
+    """The checkpoint that the next generation starts from: the new one, or the last good one.
+
+    `made`: what the move itself has saved and entered in the catalogue.
+    """
     if migration is not None and migration.checkpoint:
         return migration.checkpoint  # the one that a user asked for
-    if migration is None or migration.stage is not Stage.DUMPED or not migration.saved:
-        return last
-    return next(iter(migration.saved.values())).source
+    return made.source if made is not None else last
 
 
 @dataclass(frozen=True, slots=True)
 class AtRisk:
-    """A workload on a dying machine, and what would be lost with it."""
+    """A workload on a dying machine, and what would be lost with it.
+
+    `pods` are those on the machine; `others` the rest of a gang that is saved as a whole, and
+    `no_set` why it cannot be.
+    """
 
     workload: Workload
     pods: tuple[Mapping[str, Any], ...]
     unsaved_ms: int
+    others: tuple[Mapping[str, Any], ...] = ()
+    no_set: str = ""
+
+    @property
+    def all_pods(self) -> tuple[Mapping[str, Any], ...]:
+        return (*self.pods, *self.others)
 
     @property
     def value(self) -> tuple[int, int]:
@@ -311,8 +383,7 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
         case "CheckpointCompleted":
             size = sum(s.size for s in m.saved.values())
             took = max((s.took_ms for s in m.saved.values()), default=0)
-            text = f"{size / 1e6:.1f} MB saved in {took / 1000:.1f} s"
-            return text, {"bytes": size, "took_ms": took}
+            return how_saved(list(m.saved.values())), {"bytes": size, "took_ms": took}
         case "SourceStopping":
             return _after(m, m.stopping_at), {}
         case "SourceFenced":
@@ -323,12 +394,14 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
     return _resumed(m)
 
 
-def _source(m: Migration) -> str:
-    """What the next generation starts from, in words."""
-    if m.checkpoint:
-        return m.checkpoint
-    alone = m.driver is CheckpointMode.NONE
-    return "the beginning" if alone else "what it saved itself, if any"
+def how_saved(saved: Sequence[Saved]) -> str:
+    """For people: how much, how long; of a gang also how far apart in time its parts are."""
+    size, took = sum(one.size for one in saved), max(one.took_ms for one in saved)
+    text = f"{size / 1e6:.1f} MB saved in {took / 1000:.1f} s"
+    if len(saved) == 1:
+        return text
+    apart = max(one.at for one in saved) - min(one.at for one in saved)
+    return f"{text}: {len(saved)} parts, begun within {apart / 1000:.1f} s"
 
 
 def _resumed(m: Migration) -> tuple[str, dict[str, Any]]:

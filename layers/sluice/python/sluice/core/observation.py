@@ -11,6 +11,7 @@ from sluice.core import workload as lifecycle
 from sluice.core.backoff import backoff_ms
 from sluice.core.checkpointing import DUMPING, mode
 from sluice.core.cost_limit import overspent
+from sluice.core.gangs import waits_for_part
 from sluice.core.interruption import epoch_ms
 from sluice.core.marks import LEAVING, marks_on
 from sluice.core.quantity import parse_quantity
@@ -33,6 +34,8 @@ class Seen:
     noted: dict[Key, str] = field(default_factory=dict)
     leaving: dict[str, str] = field(default_factory=dict)
     """Pods (by UID) on machines that go away, and the workloads to which they belong."""
+    gated: dict[str, str] = field(default_factory=dict)
+    """Pods (by UID) that wait for their part of a set, and the workloads to which they belong."""
     reminded: set[Key] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
     """Nodes that stand in the inventory; their ends are understood."""
@@ -68,12 +71,17 @@ class Seen:
             if change == "DELETED":
                 pods.pop(uid, None)
                 self.leaving.pop(uid, None)
+                self.gated.pop(uid, None)
             else:
                 pods[uid] = document
                 if (node := document["spec"].get("nodeName")) and node not in self.counted:
                     self.strange.add(node)
                 if LEAVING in marks_on(document):
                     self.leaving[uid] = key[0]
+                if waits_for_part(document):
+                    self.gated[uid] = key[0]
+                else:
+                    self.gated.pop(uid, None)
         elif change != "DELETED":
             self.jobs[key] = document
         elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
@@ -214,6 +222,8 @@ def orphans(
 def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> list[str]:
     """Workloads whose command was lost: not dispatched, not un-suspended, not deleted yet.
 
+    Or whose pods wait for their parts of a set.
+
     A dispatch is asked for once: under load its command may only be waiting for its turn, and
     repetitions would make the queue longer.
     """
@@ -221,7 +231,9 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
     for workload in records:
         key = workload.id, workload.generation
         job = seen.jobs.get(key)
-        if workload.state is State.RECLAIMING:
+        if workload.state is State.DISPATCHED and workload.id in seen.gated.values():
+            late.append(workload.id)
+        elif workload.state is State.RECLAIMING:
             migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
             deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
             if migrating or not (workload.gone or (deleting and not _left_behind(seen, key))):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from sluice.core import checkpointing
+from sluice.core import checkpointing, gangs
 from sluice.core.checkpointing import DUMPING, MARGIN_MS, Bandwidth
 from sluice.core.interruption import NOTICE_MS
 from sluice.core.losses import Loss, mean_between_ms
@@ -103,7 +103,8 @@ def cost_ms(workload: Workload, pods: Sequence[Mapping[str, Any]]) -> int:
     if any(took):
         return max(took)
     if checkpointing.mode(workload.options) in DUMPING:
-        return Bandwidth().needs_ms(checkpointing.size_of([], workload.pod_sets, 1))
+        together = gangs.most_on_one_node(pods)
+        return Bandwidth().needs_ms(checkpointing.size_of([], workload.pod_sets, together))
     return checkpointing.grace_ms(workload.options, pods)
 
 

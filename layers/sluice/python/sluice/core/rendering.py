@@ -6,8 +6,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core import gangs, pod_security, reserved_names
 from sluice.core import marks as known_marks
-from sluice.core import pod_security, reserved_names
 from sluice.core.identity import job_name, volume_name
 from sluice.core.options import CheckpointMode, FailureAction
 from sluice.core.requests import jobs, parallel_pods
@@ -25,7 +25,7 @@ WORKLOAD: Final = "sluice.dev/workload"
 GENERATION: Final = "sluice.dev/generation"
 QUEUE: Final = "sluice.dev/queue"
 MANAGED: Final = "sluice.dev/managed"
-RESTORE_FROM: Final = "sluice.dev/restore-from"
+RESTORE_FROM: Final = known_marks.RESTORE_FROM
 POD_SET: Final = "sluice.dev/pod-set"
 _TTL_SECONDS: Final = 3600
 _DEFAULT_GRACE_SECONDS: Final = 30
@@ -163,7 +163,9 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
     annotations |= _checkpoint_marks(run)
-    if run.restore_from:
+    if run.restore_from and restores_set(run):
+        pod["schedulingGates"] = [{"name": gangs.GATE}]  # until it is handed its own part
+    elif run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
 
@@ -233,8 +235,16 @@ def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
 
 def restores_from_image(run: Run) -> bool:
     """Whether the checkpoint is an image, from which the container runtime restores by itself."""
-    dumped = run.options.get("checkpoint", {}).get("mode") == CheckpointMode.KUBELET
-    return dumped and not (run.restore_from or "").startswith("s3://")
+    return dumped(run) and not (run.restore_from or "").startswith("s3://")
+
+
+def restores_set(run: Run) -> bool:
+    """Whether each pod has a dump of its own, which its template cannot name."""
+    return dumped(run) and gangs.is_set(run.restore_from or "")
+
+
+def dumped(run: Run) -> bool:
+    return run.options.get("checkpoint", {}).get("mode") == CheckpointMode.KUBELET
 
 
 def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run) -> None:

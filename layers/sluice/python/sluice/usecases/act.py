@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sluice.core import job_status
+from sluice.core import gangs, job_status
 from sluice.core import workload as lifecycle
 from sluice.core.model import ResourceFlavor
 from sluice.core.observation import LATE_DISPATCH_MS
@@ -39,6 +39,7 @@ from sluice.ports import (
 from sluice.usecases.configuration import configured, market_of
 from sluice.usecases.leaving import leaving_spot
 from sluice.usecases.migrate import Migrate, make_room, moves, was_moved
+from sluice.usecases.parts import HandOut, are_handed_out
 from sluice.usecases.stopping import find, stop
 
 T = TypeVar("T")
@@ -83,6 +84,11 @@ class Act:
             stopped = self.each(lambda w: stop(cluster, w, self.clock.now()), unwanted)
             self.workloads.apply([change for change in stopped if isinstance(change, Change)])
             troubles += failures(unwanted, stopped)
+        restored = [w for w in records if are_handed_out(w)]
+        if restored:
+            hand_out = HandOut(self.workloads, self.migrate.migrations)
+            handed = self.each(lambda w: hand_out(cluster, w), restored)
+            troubles += failures(restored, handed)
         if troubles:
             self.workloads.apply(list(hindrances(troubles)))
             raise troubles[0][1]
@@ -233,7 +239,7 @@ def start(cluster: Cluster, workload: Workload, job: Document) -> None:
     claimed = workload.state is State.DISPATCHED and workload.uid == metadata["uid"]
     if not claimed or not job_status.suspended(job):
         return
-    if was_moved(workload):
-        make_room(cluster, workload)
+    if was_moved(workload) and not gangs.is_set(workload.restore_from):
+        make_room(cluster, workload)  # a gang's pods cannot be scheduled before they have parts
     patch = {"metadata": {"uid": workload.uid}, "spec": {"suspend": False}}
     cluster.patch(workload.kind, metadata["namespace"], metadata["name"], patch)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core import checkpointing, job_status, migration
+from sluice.core import checkpointing, gangs, job_status, migration
 from sluice.core import workload as lifecycle
 from sluice.core.fallback import INTERRUPTIONS, STEADY
 from sluice.core.happenings import Happening
@@ -52,7 +52,7 @@ from sluice.ports import (
 from sluice.usecases.configuration import configured
 from sluice.usecases.leaving import Room, leaving_spot
 from sluice.usecases.migrate import moves
-from sluice.usecases.stopping import pods_of, stop
+from sluice.usecases.stopping import find, pods_of, stop
 
 PARALLEL = 16
 DUMP_MS = 600_000  # how long a dump may take when no machine goes away
@@ -138,8 +138,12 @@ class Interrupt:
         pods = tuple(pods_of(cluster, workload))
         if not pods:
             return Handled(dropped=f"workload {request.workload} has no pods")
-        each = AtRisk(workload, pods, 0)
+        each = with_gang(cluster, AtRisk(workload, pods, 0))
         if not request.moves:
+            if each.no_set:
+                failed = Happening(workload, request.at, "CheckpointFailed", each.no_set)
+                self.timeline.append([failed])
+                return Handled(dropped=f"workload {workload.id}: {each.no_set}")
             self.mark(cluster, pods, {ORDER: request.order or f"request-{request.at}"})
             why = request.reason or "a user asked for it"
             ordered = Happening(workload, request.at, "CheckpointOrdered", why)
@@ -192,16 +196,16 @@ class Interrupt:
                 kept = self.migrations.checkpoints(workload.id)
                 last = max((each.at for each in kept), default=0)
                 unsaved = migration.unsaved_ms(workload, last, now)
-                found.append(AtRisk(workload, tuple(here), unsaved))
+                found.append(with_gang(cluster, AtRisk(workload, tuple(here), unsaved)))
         return most_valuable_first(found)
 
     def order_extra(
         self, cluster: Cluster, at_risk: Iterable[AtRisk], notice: Notice
     ) -> tuple[str, ...]:
         """A checkpoint more, and nobody moves: recommendations far outnumber interruptions."""
-        able = [r for r in at_risk if can_be_ordered(r.workload.options)]
+        able = [r for r in at_risk if can_be_ordered(r.workload.options) and not r.no_set]
         for each in able:
-            self.mark(cluster, each.pods, {ORDER: f"{notice.kind}-{notice.at}"})
+            self.mark(cluster, each.all_pods, {ORDER: f"{notice.kind}-{notice.at}"})
         return tuple(each.workload.id for each in able)
 
     def leave(
@@ -216,7 +220,9 @@ class Interrupt:
         moving = [m for each in at_risk if (m := self.begin(name, row, notice, each))]
         if notice.kind not in LOSSES:
             for each, move in moving:
-                self.mark(cluster, each.pods, marks_of(move, each.workload))
+                dumped = move.action is checkpointing.Action.DUMP
+                concerned = each.all_pods if dumped else each.pods
+                self.mark(cluster, concerned, marks_of(move, each.workload))
                 self.advance(each.workload, migration.order(move))
         if moving and row.get("capacity_type") == "spot":
             self.bar(name, row)
@@ -275,15 +281,15 @@ class Interrupt:
         workload, now = each.workload, self.clock.now()
         deadline = notice.deadline if notice.deadline is not None else now + NOTICE_MS
         asked = checkpointing.mode(workload.options)
-        capability = checkpointing.capability(row)
-        containers = max(len(pod["spec"]["containers"]) for pod in each.pods)
+        rows = self.rows(name, row, each)
+        containers = max(len(pod["spec"]["containers"]) for pod in each.all_pods)
         gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in workload.pod_sets)
-        pods = sum(s.count for s in workload.pod_sets)
         chosen = checkpointing.select(
-            asked, capability, containers=containers, gpus=gpus, pods=pods
+            asked, worst(rows), containers=containers, gpus=gpus, gang=each.no_set
         )
         kept = self.migrations.checkpoints(workload.id)
-        size = checkpointing.size_of(kept, workload.pod_sets, len(each.pods))
+        together = gangs.most_on_one_node(each.all_pods)  # the slowest node decides for all
+        size = checkpointing.size_of(kept, workload.pod_sets, together)
         grace = checkpointing.grace_ms(workload.options, each.pods)
         fit = checkpointing.fit(
             chosen.driver,
@@ -295,6 +301,12 @@ class Interrupt:
         if restores:  # what is on the machine is not wanted any more
             fit = checkpointing.Fit(checkpointing.Action.LET_GO, 0, 0, 0, "a user restores it")
         why = "" if chosen.driver is asked else f" ({asked}: {chosen.reason})"
+        numbers = fit.numbers() | {"unsaved_ms": each.unsaved_ms} | prices(workload, row)
+        dumped = fit.action is checkpointing.Action.DUMP
+        saved = each.all_pods if dumped else each.pods
+        if dumped and len(saved) > 1:
+            why = f" of {len(saved)} parts on {len(rows)} nodes"
+            numbers |= {"parts": len(saved), "nodes": len(rows)}
         return Migration(
             workload=workload.id,
             generation=workload.generation,
@@ -308,12 +320,24 @@ class Interrupt:
             driver=chosen.driver,
             action=fit.action,
             reason=fit.sentence + why,
-            numbers=fit.numbers() | {"unsaved_ms": each.unsaved_ms} | prices(workload, row),
+            numbers=numbers,
             instance_type=str(row.get("type", "")),
             zone=str(row.get("zone", "")),
             grace_ms=grace,
-            pods=tuple(sorted(pod["metadata"]["name"] for pod in each.pods)),
+            pods=tuple(sorted(pod["metadata"]["name"] for pod in saved)),
         )
+
+    def rows(self, name: str, row: Mapping[str, Any], each: AtRisk) -> list[Mapping[str, Any]]:
+        """The machines of all pods that would be saved together, as the inventory knows them."""
+        names = {pod["spec"].get("nodeName", "") for pod in each.all_pods}
+        if names == {row["node"]}:
+            return [row]
+        known = {one["node"]: one for one in self.nodes.of(name)} | {row["node"]: row}
+        if names - known.keys():  # the inventory lags behind new nodes
+            nodes, _ = self.clusters.cluster(name).list("Node")
+            fresh = [node_row(node, self.clock.now()) for node in nodes]
+            known = {one["node"]: one for one in fresh if one} | known
+        return [known.get(node, {"node": node}) for node in sorted(names)]
 
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
         """The record after a step that holds; otherwise as somebody else has left it."""
@@ -402,6 +426,31 @@ class Interrupt:
                 change = change or stop(cluster, current, self.clock.now())
             if change:
                 self.workloads.apply([change])
+
+
+def with_gang(cluster: Cluster, each: AtRisk) -> AtRisk:
+    """Together with the members on other machines, if all are saved or none."""
+    workload = each.workload
+    dumped = checkpointing.mode(workload.options) in checkpointing.DUMPING
+    if not dumped or gangs.members(workload) == 1:
+        return each
+    pods = pods_of(cluster, workload)
+    here = {pod["metadata"]["uid"] for pod in each.pods}
+    others = tuple(pod for pod in pods if pod["metadata"]["uid"] not in here)
+    return replace(
+        each, others=others, no_set=gangs.why_no_set(workload, find(cluster, workload), pods)
+    )
+
+
+def worst(rows: Sequence[Mapping[str, Any]]) -> checkpointing.Capability:
+    """What all of these machines can do."""
+    for row in rows:
+        found = checkpointing.capability(row)
+        if not found.kubelet:
+            return (
+                found if len(rows) == 1 else replace(found, reason=f"{row['node']}: {found.reason}")
+            )
+    return checkpointing.capability(rows[0])
 
 
 def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:

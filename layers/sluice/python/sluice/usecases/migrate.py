@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.core import checkpointing, migration, recovery
+from sluice.core import checkpointing, gangs, job_status, migration, recovery
 from sluice.core import workload as lifecycle
 from sluice.core.checkpointing import Checkpoint
 from sluice.core.fallback import INTERRUPTIONS
 from sluice.core.happenings import Happening
-from sluice.core.marks import answer, answered_at
+from sluice.core.marks import MOVE, ORDER, answer, answer_to, answered_at, marks_on
 from sluice.core.migration import Migration, Saved, Step, View, migration_id
 from sluice.core.reasons import Reason
 from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
@@ -20,6 +20,8 @@ from sluice.errors import SluiceError
 from sluice.ports import Archives, Clock, Cluster, Document, Migrations, Timeline, Workloads
 from sluice.usecases.stopping import pods_of, stop
 
+MOST_PIECES = 512
+"""Archives in the catalogue of one workload, some 300 bytes each, of the 400 kB of an item."""
 DUMPED_GRACE_SECONDS = 1
 """What is left of a process after its dump is lost anyway, so it is ended at once."""
 
@@ -89,17 +91,18 @@ class Migrate:
         One that `leaves` takes over the checkpoint only. False while it has to wait.
         """
         now, until = self.clock.now(), 0
-        kept = checkpointing.retained(self.migrations.checkpoints(workload.id))
-        last = kept[0].source if kept else workload.restore_from
+        kept = self.migrations.checkpoints(workload.id)
+        newest = checkpointing.newest(kept, gangs.members(workload))
+        last = newest.source if newest else workload.restore_from
         account: dict[str, Any] = {}
         if record is not None:
-            source = migration.restore_source(record, last)
-            if record.saved and record.stage is migration.Stage.DUMPED:
-                self.keep(workload, record)
+            made = self.keep_dump(workload, record)
+            source = migration.restore_source(record, made, last)
+            kept += [made] if made else []
             record = self.advance(workload, migration.fenced(record, now))
             until = migration.paused_until(record, workload)
             now = max(self.clock.now(), now + 1)  # the timeline sorts by time
-            account = migration.account(record, workload, good_at(source, record, kept))
+            account = migration.account(record, workload, good_at(source, kept))
         else:
             source = last
         if leaves and record is not None and record.kind in INTERRUPTIONS:
@@ -129,29 +132,25 @@ class Migrate:
             message = f"it keeps its quota, and runs again {pause} s after it was interrupted"
             self.workloads.apply([lifecycle.hinder(workload, Reason.BACKOFF_UNTIL, message)])
 
-    def keep(self, workload: Workload, record: Migration) -> None:
-        """Enter the checkpoints of a move in the catalogue."""
-        for saved in record.saved.values():
-            self.migrations.keep(
-                Checkpoint(
-                    workload.id,
-                    workload.generation,
-                    saved.uri,
-                    saved.at or record.dumped_at,
-                    record.driver,
-                    saved.size,
-                    saved.took_ms,
-                    workload.restore_from,
-                    record.node,
-                    saved.image,
-                ),
-                retain=retain(workload),
-                pinned=workload.restore_from,
-            )
-        at = min((s.at or record.dumped_at for s in record.saved.values()), default=0)
-        source = migration.restore_source(record, workload.resume_from)
-        self.workloads.apply([lifecycle.saved(workload, at, source)])
+    def keep_dump(self, workload: Workload, record: Migration) -> Checkpoint | None:
+        """Enter what a move has saved in the catalogue; None if there is nothing to start from."""
+        if record.stage is not migration.Stage.DUMPED:
+            return None
+        made = migration.checkpoint_of(
+            workload, record.saved.values(), record.driver, record.dumped_at
+        )
+        return made if made is not None and self.keep(workload, made) else None
+
+    def keep(self, workload: Workload, made: Checkpoint) -> bool:
+        """Whether the catalogue names it now: only then is it there as a whole."""
+        self.migrations.keep(
+            made, retain=retain(workload, len(made.pieces)), pinned=workload.restore_from
+        )
         self.clear(workload.id)
+        if made.uri not in {each.uri for each in self.migrations.checkpoints(workload.id)}:
+            return False
+        self.workloads.apply([lifecycle.saved(workload, made.at, made.source)])
+        return True
 
     def clear(self, workload_id: str) -> None:
         """Remove the archives of what has left the catalogue; what fails is tried again later."""
@@ -174,34 +173,33 @@ class Migrate:
             self.migrations.drop(workload.id)
             self.clear(workload.id)
 
-    def saved(self, workload: Workload, pod: Document) -> None:
-        """What became of an order without a move: the catalogue remembers a checkpoint."""
+    def saved(self, workload: Workload, pod: Document, pods: Sequence[Document]) -> None:
+        """What became of an order without a move: the catalogue remembers a checkpoint.
+
+        `pods` are all of its generation: that of a gang is one when the last of them has answered.
+        """
         done = answer(pod)
-        if isinstance(done, str) or (done is not None and not done.uri):
-            self.tell(workload, pod, done)
-        if isinstance(done, Saved) and done.uri:
-            self.migrations.keep(
-                Checkpoint(
-                    workload.id,
-                    workload.generation,
-                    done.uri,
-                    done.at,
-                    checkpointing.mode(workload.options),
-                    done.size,
-                    done.took_ms,
-                    workload.restore_from,
-                    pod["spec"].get("nodeName", ""),
-                    done.image,
-                ),
-                retain=retain(workload),
-                pinned=workload.restore_from,
-            )
-            self.clear(workload.id)
-            self.workloads.apply([lifecycle.saved(workload, done.at, done.source)])
-            message = f"{done.size / 1e6:.1f} MB saved in {done.took_ms / 1000:.1f} s"
-            detail = {"uri": done.uri, "bytes": done.size}
+        if not isinstance(done, Saved) or not done.uri:
+            if done is not None:
+                self.tell(workload, pod, done)
+            return
+        order = marks_on(pod)[ORDER]
+        answers = [answer_to(order, each) for each in pods if job_status.running_pod(each)]
+        parts = [each for each in answers if isinstance(each, Saved) and each.uri]
+        driver = checkpointing.mode(workload.options)
+        made = migration.checkpoint_of(workload, parts, driver)
+        if made is not None and self.keep(workload, made):
+            detail = {"uri": made.uri, "bytes": made.size}
             self.timeline.append(
-                [Happening(workload, done.at, "CheckpointCompleted", message, detail)]
+                [
+                    Happening(
+                        workload,
+                        made.at,
+                        "CheckpointCompleted",
+                        migration.how_saved(parts),
+                        detail,
+                    )
+                ]
             )
 
     def tell(self, workload: Workload, pod: Document, done: Saved | str) -> None:
@@ -209,7 +207,8 @@ class Migrate:
         if at := answered_at(pod):
             failed = isinstance(done, str)
             what = "CheckpointFailed" if failed else "CheckpointSignalled"
-            message = str(done) if failed else "the application was told to save itself"
+            of = f"{pod['metadata']['name']}: " if gangs.members(workload) > 1 else ""
+            message = f"{of}{done}" if failed else "the application was told to save itself"
             self.timeline.append([Happening(workload, at, what, message)])
 
     def resumed(self, workload: Workload, at: int) -> None:
@@ -240,7 +239,9 @@ class Migrate:
         known = {w.id: w for w in self.workloads.get_many(owners)} if owners else {}
         for pod in placeholders:
             workload = known.get(pod["metadata"]["labels"][PLACEHOLDER])
-            if workload is None or not will_use_placeholder(workload, self.clock.now()):
+            if workload is None or not (
+                will_use_placeholder(workload, self.clock.now()) or awaits_parts(workload)
+            ):
                 remove(cluster, pod)
 
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
@@ -253,22 +254,22 @@ class Migrate:
         return now
 
 
-def good_at(source: str, record: Migration, kept: Sequence[Checkpoint]) -> int:
+def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
     """When the state was taken that the next generation starts from; 0 for none that is known."""
-    taken = {each.source: each.at for each in kept}
-    taken |= {each.source: each.at or record.dumped_at for each in record.saved.values()}
-    return taken.get(source, 0)
+    return next((each.at for each in kept if each.source == source), 0)
 
 
 def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View:
     """What the cluster shows of a move."""
-    answers = {pod["metadata"]["name"]: answer(pod) for pod in pods}
+    order = f"{MOVE}{workload.generation}"  # an earlier answer is no part of this set
+    answers = {pod["metadata"]["name"]: answer_to(order, pod) for pod in pods}
     selector = f"{PLACEHOLDER}={workload.id}"
     placeholders, _ = cluster.list("Pod", selector=selector)
     return View(
         saved={name: each for name, each in answers.items() if isinstance(each, Saved)},
         failed={name: each for name, each in answers.items() if isinstance(each, str)},
         replacement_ready=ready(placeholders),
+        pods=frozenset(answers),
         still_running=bool(pods),
     )
 
@@ -308,5 +309,13 @@ def was_moved(workload: Workload) -> bool:
     return bool(workload.runs) and recovery.has_moved(workload.runs[-1])
 
 
-def retain(workload: Workload) -> int:
-    return int((workload.options.get("checkpoint") or {}).get("retain", checkpointing.KEPT))
+def awaits_parts(workload: Workload) -> bool:
+    """Whether the pods of its present run are handed one part of a set each."""
+    started = workload.state is not State.DISPATCHED or workload.started_at
+    return gangs.is_set(workload.restore_from) and not started
+
+
+def retain(workload: Workload, pieces: int = 1) -> int:
+    """How many checkpoints stay listed; fewer of large sets, for which an entry has no room."""
+    asked = (workload.options.get("checkpoint") or {}).get("retain", checkpointing.KEPT)
+    return min(int(asked), max(1, MOST_PIECES // pieces))

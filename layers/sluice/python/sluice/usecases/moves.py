@@ -97,7 +97,8 @@ class Moves:
                 hint=f"choose another one: `sluice checkpoints {checkpoint.workload}`",
             )
         how = found.encryption or "encryption unknown"
-        return f"again from {checkpoint.uri}: {found.size / 1e6:.1f} MB, {how}"
+        parts = f" in {len(checkpoint.parts)} parts" if checkpoint.parts else ""
+        return f"again from {checkpoint.uri}: {found.size / 1e6:.1f} MB{parts}, {how}"
 
     def running(self, caller: Authority, reference: str) -> Workload:
         workload = self.query.find(caller, reference)

@@ -144,8 +144,9 @@ class Observe:
         counted = 0
         while (now := self.clock.now()) < until and not stop.is_set():
             self.mark(cluster, seen, drain(events))
-            if seen.leaving and now - nudged > NUDGE_MS:
-                self.commands.send(name, sorted(set(seen.leaving.values())))
+            if (seen.leaving or seen.gated) and now - nudged > NUDGE_MS:
+                pressing = {*seen.leaving.values(), *seen.gated.values()}
+                self.commands.send(name, sorted(pressing))
                 nudged = now
             if seen.strange and now - counted > NUDGE_MS:
                 # At once: word of the end of a machine that nobody knows would go unheard.
@@ -195,7 +196,7 @@ class Observe:
                 job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
             )
         self.remind(name, records, seen, now)
-        self.note_checkpoints([pod for pods in seen.pods.values() for pod in pods.values()])
+        self.note_checkpoints([pod for pods in seen.pods.values() for pod in pods.values()], seen)
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
         return seen, versions, known.values()
@@ -246,7 +247,7 @@ class Observe:
         """Judge just the workloads whose Jobs have something new to say."""
         keys = {seen.take(kind, change, document) for change, kind, document in events}
         pods = [(change, each) for change, kind, each in events if kind == "Pod"]
-        self.note_checkpoints([each for _, each in pods])
+        self.note_checkpoints([each for _, each in pods], seen)
         self.keep_last_words(cluster, [each for change, each in pods if change != "DELETED"])
         touched = [key[0] for key in keys if key and seen.fresh_news(key)]
         if not touched:
@@ -260,7 +261,7 @@ class Observe:
         self.apply(cluster, seen, changes)
         self.archive_recent(cluster, seen, records, now - CHECK_MS)  # whose end `act` has marked
 
-    def note_checkpoints(self, pods: Sequence[Document]) -> None:
+    def note_checkpoints(self, pods: Sequence[Document], seen: Seen) -> None:
         """Checkpoints that were made of running workloads; those of a move are noted by it."""
         for pod in pods:
             key, owner = fresh_checkpoint(pod), job_status.owner(pod)
@@ -269,7 +270,7 @@ class Observe:
             self.noted[key] = None
             workload = self.workloads.get(owner[0])
             if workload is not None and workload.generation == owner[1]:
-                self.migrate.saved(workload, pod)
+                self.migrate.saved(workload, pod, seen.pods_of(*owner))
 
     def apply(self, cluster: Cluster, seen: Seen, changes: Sequence[Change]) -> None:
         if not changes:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sluice.core import periodic
+from sluice.core import checkpointing, gangs, job_status, periodic
 from sluice.core.interruption import CHECKPOINT_REQUESTED, wish
 from sluice.core.observation import Seen
 from sluice.core.periodic import Observed
 from sluice.core.workload import Workload
-from sluice.ports import Clock, Interruptions, Losses, Nodes
+from sluice.ports import Clock, Document, Interruptions, Losses, Nodes
 
 KEPT_MS = 300_000
 
@@ -32,6 +32,8 @@ class Periodic:
             if not periodic.can_be_ordered(workload.options):
                 continue
             pods = seen.pods_of(workload.id, workload.generation)
+            if not self.can_be_saved(workload, pods, seen):
+                continue
             rhythm = periodic.rhythm(workload, pods, self.observed(cluster, now))
             order = periodic.due(workload, pods, rhythm.every_ms, now) if rhythm else None
             if rhythm is None or order is None:
@@ -46,6 +48,14 @@ class Periodic:
                 }
                 self.interruptions.send(wish(CHECKPOINT_REQUESTED, order.at, detail))
         return next_look
+
+    def can_be_saved(self, workload: Workload, pods: Sequence[Document], seen: Seen) -> bool:
+        """A gang only as a whole; an application is told wherever one of its pods is."""
+        if checkpointing.mode(workload.options) not in checkpointing.DUMPING:
+            return True
+        job = seen.jobs.get((workload.id, workload.generation))
+        running = [pod for pod in pods if job_status.running_pod(pod)]
+        return not gangs.why_no_set(workload, job, running)
 
     def observed(self, cluster: str, now: int) -> Observed:
         """The inventory and the losses of a cluster, read again every few minutes."""
