@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 
 from local.demo.mertens import mertens
-from tests.e2e.stack import BUCKET, INSTANCE_SECONDS, Stack, a_workload, until
+from tests.e2e.stack import BUCKET, INSTANCE_SECONDS, Stack, a_workload, python, until
 
 pytestmark = pytest.mark.stack
 
 LAST = 30_000_001
 SUM = mertens(LAST - 1)
 UNNOTICED_SECONDS = 60  # 20 is the aim (tests/bench); plain Kubernetes and Karpenter take 115
+COUNTS = 300
+COUNTER = (
+    "import os, time\n"
+    "secret = os.urandom(8).hex()\n"
+    f"for n in range({COUNTS}):\n"
+    "    print('count', n, secret, flush=True)\n"
+    "    time.sleep(0.1)\n"
+)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mertens.py"
 
 
@@ -88,6 +96,48 @@ def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) ->
     assert (record.generation, node in record.result["nodes"]) == (1, False)
     assert record.restore_from in stack.sluice("checkpoints", job, "-o", "json")
     stack.await_released(queue)
+
+
+def test_a_gang_goes_on_as_one_from_where_each_of_its_members_was(stack: Stack) -> None:
+    queue = stack.queue("90")
+    counting = a_workload(
+        queue, *python(COUNTER), cpu="30", array="0-2", checkpoint={"mode": "kubelet"}
+    )
+    (gang,) = stack.submit(counting)
+    stack.await_phase("RUNNING", gang)
+    nodes = {pod["spec"]["nodeName"] for pod in stack.pods(gang)}
+    found = [stack.kubernetes.call("GET", f"/api/v1/nodes/{node}") for node in sorted(nodes)]
+    labels = found[0]["metadata"]
+    if not labels["labels"]["sluice.dev/checkpoint"].startswith("criu"):
+        pytest.skip(f"no CRIU here: {labels['annotations']['sluice.dev/checkpoint-reason']}")
+    until("all count", lambda: "count 9" in stack.sluice("logs", gang))
+
+    stack.market("interrupt", instanceId=found[0]["spec"]["providerID"].rpartition("/")[2])
+    (record,) = stack.await_phase("SUCCEEDED", gang)
+
+    assert len(nodes) == 3
+    assert record.generation == 1
+    assert record.restore_from.endswith("/0/move-0/")
+    until("three logs are kept", lambda: len(logs_of(stack, gang, 1)) == 3)
+    secrets = set()
+    for log in logs_of(stack, gang, 1):
+        numbers, members = zip(*(line.split()[1:] for line in log.splitlines()), strict=True)
+        assert [int(n) for n in numbers] == list(range(COUNTS)), "a member repeats or lacks counts"
+        secrets |= set(members)
+    assert len(secrets) == 3, "a member was started again, or runs twice"
+    (kept,) = json.loads(stack.sluice("checkpoints", gang, "-o", "json"))["items"]
+    assert [part["name"] for part in kept["parts"]] == ["0", "1", "2"]
+    assert "3 parts" in stack.sluice("events", gang)
+    stack.await_released(queue)
+
+
+def logs_of(stack: Stack, workload: str, generation: int) -> list[str]:
+    kept = [name.split("/") for name in stack.logs.list(workload)]
+    return [
+        stack.logs.get(workload, generation, pod, container).decode()
+        for of, pod, container in kept
+        if of == str(generation)
+    ]
 
 
 def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, code: str) -> None:
