@@ -8,7 +8,7 @@ import click
 
 from cli.app import pass_app
 from cli.figures import moment
-from cli.output import Column, hint, output_option, rows
+from cli.output import Column, Row, hint, output_option, rows
 from cli.selection import find, one_workload
 
 if TYPE_CHECKING:
@@ -21,9 +21,17 @@ COLUMNS = (
     Column("DRIVER", lambda row: row["driver"]),
     Column("MB", lambda row: f"{row['size'] / 1e6:.1f}"),
     Column("TOOK", lambda row: f"{row['took_ms'] / 1000:.1f} s"),
-    Column("NODE", lambda row: row["node"]),
+    Column("NODE", lambda row: row["node"] or _several(row)),
     Column("FROM", lambda row: row["from"]),
     Column("ADDRESS", lambda row: "removed" if row["removed"] else row["uri"]),
+)
+
+
+PARTS = (
+    Column("PART", lambda part: part["name"]),
+    Column("MB", lambda part: f"{part['size'] / 1e6:.1f}"),
+    Column("NODE", lambda part: part["node"]),
+    Column("ADDRESS", lambda part: part["uri"]),
 )
 
 
@@ -32,9 +40,21 @@ COLUMNS = (
 @output_option
 @pass_app
 def checkpoints(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """List the checkpoints of a workload, newest first, and what each of them continued."""
+    """List the checkpoints of a workload, newest first, and what each of them continued.
+
+    That of a gang is a set with one part for each member; those of the newest set follow.
+    """
     found = find(app.client, workload, name)
     items = app.client.ask("workloads", found["id"], "checkpoints")["items"]
     rows(items, COLUMNS, output, name="uri")
+    newest: list[Row] = next((row["parts"] for row in items if row.get("parts")), [])
+    if newest and output in {"table", "wide"}:
+        click.echo()
+        rows(newest, PARTS, output, name="name")
     if not items:
         hint("none are known; what an application saves by itself is not listed")
+
+
+def _several(row: Row) -> str:
+    parts = row.get("parts", ())
+    return f"{len({part['node'] for part in parts})} nodes" if parts else ""

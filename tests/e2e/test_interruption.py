@@ -99,9 +99,9 @@ def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) ->
 
 
 def test_a_gang_goes_on_as_one_from_where_each_of_its_members_was(stack: Stack) -> None:
-    queue = stack.queue("90")
+    queue = stack.queue("192")  # no machine on the market takes two members
     counting = a_workload(
-        queue, *python(COUNTER), cpu="30", array="0-2", checkpoint={"mode": "kubelet"}
+        queue, *python(COUNTER), cpu="64", array="0-2", checkpoint={"mode": "kubelet"}
     )
     (gang,) = stack.submit(counting)
     stack.await_phase("RUNNING", gang)

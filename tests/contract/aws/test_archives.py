@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 from sluice.adapters.checkpoint_archives import CheckpointArchives
-from sluice.core.checkpointing import Checkpoint
+from sluice.core.checkpointing import Checkpoint, Part
 from sluice.core.options import CheckpointMode
 from sluice.errors import SluiceError
 from sluice.ports import Archive
@@ -73,6 +73,24 @@ def test_archive_and_image_are_removed_and_others_stay(stored: Stored) -> None:
     assert stored.archives.look(one) is None
     assert stored.archives.look(two) == Archive(2, "AES256")
     assert stored.tags() == ["t2"]
+
+
+def test_a_set_is_there_as_a_whole_or_not_and_goes_as_a_whole(stored: Stored) -> None:
+    parts = tuple(
+        Part(str(n), one.uri, n, image=one.image) for n in (3, 4) if (one := stored.put(n))
+    )
+    whole = Checkpoint(
+        "w", 0, f"s3://{BUCKET}/checkpoints/", 1, CheckpointMode.KUBELET, 7, parts=parts
+    )
+    other = stored.put(5)
+    assert stored.archives.look(whole) == Archive(7, "AES256")
+
+    stored.s3.delete_object(Bucket=BUCKET, Key="checkpoints/4.tar")
+    assert stored.archives.look(whole) is None
+    stored.archives.remove(whole)
+
+    assert stored.archives.look(other) == Archive(5, "AES256")
+    assert stored.tags() == ["t5"]
 
 
 def test_what_cannot_be_removed_says_so(stored: Stored) -> None:

@@ -13,7 +13,7 @@ from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.core import migration as moving
-from sluice.core.checkpointing import Action, Checkpoint
+from sluice.core.checkpointing import Action, Checkpoint, Part
 from sluice.core.interruption import Kind, Notice
 from sluice.core.losses import Loss
 from sluice.core.migration import Migration, Saved, Stage
@@ -132,6 +132,19 @@ def test_only_the_newest_checkpoints_stay_listed(ports: Recovering) -> None:
     assert kept == {f"s3://b/{n}.tar": a_checkpoint(n) for n in (3, 4)}
     assert [each.source for each in ports.migrations.checkpoints("w2")] == ["ecr/x:9"]
     assert ports.migrations.checkpoints("w3") == []
+
+
+def test_a_set_is_one_entry_with_all_its_parts(ports: Recovering) -> None:
+    parts = tuple(
+        Part(n, f"s3://b/o/{n}.tar", 5, digest="ab", node=f"n-{n}", image=f"ecr/x:{n}")
+        for n in ("0", "1")
+    )
+    made = a_checkpoint(1, uri="s3://b/o/", parts=parts)
+
+    for _ in range(2):
+        ports.migrations.keep(made, retain=2)
+
+    assert ports.migrations.checkpoints("w1") == [made]
 
 
 def test_what_leaves_the_list_waits_until_its_archive_is_removed(ports: Recovering) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
-from sluice.core.checkpointing import Checkpoint
+from sluice.core.checkpointing import Checkpoint, Part
 from sluice.core.interruption import Request, read
 from sluice.core.options import CheckpointMode
 from sluice.ports import Archive
@@ -113,6 +113,21 @@ def test_checkpoints_tell_their_lineage_newest_first() -> None:
     assert table.splitlines()[0].split() == [
         "TIME", "GEN", "DRIVER", "MB", "TOOK", "NODE", "FROM", "ADDRESS",
     ]  # fmt: skip
+
+
+def test_the_parts_of_the_newest_set_are_shown_below() -> None:
+    terminal, workload_id = a_terminal()
+    folder = "s3://b/checkpoints/w/0/move-0/"
+    parts = tuple(Part(n, f"{folder}{n}.tar", GB, node=f"node-{n}") for n in ("0", "1"))
+    saves(terminal, workload_id, 2, uri=folder, node="", parts=parts)
+
+    first, *_, before_last, last = terminal("checkpoints", workload_id).stdout.splitlines()
+
+    assert "TOOK" in first
+    assert [line.split() for line in (before_last, last)] == [
+        [n, "1000.0", f"node-{n}", f"{folder}{n}.tar"] for n in ("0", "1")
+    ]
+    assert "2 nodes" in terminal("checkpoints", workload_id).stdout
 
 
 def test_no_checkpoints_is_an_empty_list_and_a_hint() -> None:

@@ -274,6 +274,18 @@ def test_a_machine_that_cannot_dump_decides_for_all(town: Town) -> None:
     assert f"{other}: CRIU needs root" in move.reason
 
 
+def test_machines_that_the_inventory_does_not_know_yet_are_asked_of_the_cluster(
+    town: Town,
+) -> None:
+    node = town.runs("w", "kubelet", members=3)
+    rows = town.nodes.rows[CLUSTER]
+    town.nodes.rows[CLUSTER] = {key: row for key, row in rows.items() if row.get("node") == node}
+
+    town.hear(town.notice(node))
+
+    assert town.migrations.rows["w#0"].action is Action.DUMP
+
+
 def test_members_of_jobsets_are_told_apart_by_job_and_index() -> None:
     labels = {
         gangs.REPLICATED_JOB: "workers",

@@ -394,6 +394,14 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
     return _resumed(m)
 
 
+def _source(m: Migration) -> str:
+    """What the next generation starts from, in words."""
+    if m.checkpoint:
+        return m.checkpoint
+    alone = m.driver is CheckpointMode.NONE
+    return "the beginning" if alone else "what it saved itself, if any"
+
+
 def how_saved(saved: Sequence[Saved]) -> str:
     """For people: how much, how long; of a gang also how far apart in time its parts are."""
     size, took = sum(one.size for one in saved), max(one.took_ms for one in saved)
