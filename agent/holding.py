@@ -138,6 +138,11 @@ class Holds:
         else:
             hold.release_in(SECOND_THOUGHTS_SECONDS)
 
+    def recalled(self, uid: str) -> None:
+        """Its order was taken back, as another member of its gang could not be saved."""
+        if (hold := self.known.pop(uid, None)) is not None:
+            hold.release()
+
     def forget(self, uid: str) -> None:
         """The pod is no more."""
         if (hold := self.known.pop(uid, None)) is not None:

@@ -10,7 +10,7 @@ import urllib3
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
-from agent.orders import DONE, WORKLOAD, Order, order_of
+from agent.orders import DONE, ORDER, WORKLOAD, Order, order_of
 from agent.saving import Saver
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,8 @@ class Agent:
         if metadata.get("deletionTimestamp"):
             grace = metadata.get("deletionGracePeriodSeconds", 0)
             self.saver.holds.going(metadata["uid"], grace)
+        elif ORDER not in (metadata.get("annotations") or {}):
+            self.saver.holds.recalled(metadata["uid"])
         order = order_of(pod)
         if order is None or (order.uid, order.name) in self.taken:
             return

@@ -603,7 +603,8 @@ class FakeKubernetes:
             for index in range(members(found)):
                 self._add_pod(found, index)
         marks = {**found["metadata"].get("annotations", {}), **metadata.get("annotations", {})}
-        kept = {**found["metadata"], "annotations": marks}
+        left = {name: text for name, text in marks.items() if text is not None}
+        kept = {**found["metadata"], "annotations": left}
         made = {**found, "metadata": kept, "spec": spec}
         if kind == "Pod" and found["spec"].get("schedulingGates") and not spec["schedulingGates"]:
             made = self._scheduled(made)

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes import client
 
 from agent import orders
 from agent.holding import Hold, Holds, first_of
 from agent.orders import Order, order_of
+from agent.program import Agent, Nodes
 from agent.saving import Saver
 from tests.unit.agent.test_agent import ORDERED, FakeMachine, a_pod
 
@@ -135,6 +137,21 @@ def test_who_is_saved_is_killed_and_who_is_given_up_hears_its_signal(
 
     until(lambda: state(first.pid) == ("Z" if killed else "S"))
     until(lambda: state(child) in (("", "Z") if killed else ("S",)))
+
+
+def test_a_run_whose_order_is_taken_back_goes_on(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    holds, machine = Holds(), FakeMachine(tmp_path)
+    done = told(holds, machine)
+    until(lambda: state(run[0].pid) == "T")
+    agent = Agent(client.CoreV1Api(), Nodes("node-1"), saver_of(machine, holds))
+
+    agent.look(a_pod(**ORDERED, checkpoint_done=json.dumps(done)))
+    assert state(run[0].pid) == "T"
+    agent.look(a_pod(**{name: text for name, text in ORDERED.items() if "order" not in name}))
+
+    until(lambda: [state(run[0].pid), state(run[1])] == ["S", "S"])
 
 
 def test_a_grace_that_is_shortened_at_once_leaves_no_time_to_go_on(

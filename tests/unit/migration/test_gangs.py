@@ -104,6 +104,19 @@ def test_one_member_that_cannot_be_dumped_leaves_the_whole_gang_with_a_signal(
     assert error == f"w-w-g0-{broken}-pod: Connected TCP socket"
 
 
+def test_members_that_were_saved_work_on_when_another_one_cannot_be(town: Town) -> None:
+    node = town.runs("w", "kubelet", members=3)
+    town.hear(town.notice(node))
+    say(town, "0")
+    town.obey("w")
+    assert all(ORDER in pod["metadata"]["annotations"] for pod in pods(town).values())
+
+    say(town, "1", error="no space left")
+    town.obey("w")
+
+    assert not any(ORDER in pod["metadata"]["annotations"] for pod in pods(town).values())
+
+
 def test_a_gang_whose_dump_fails_goes_on_from_its_last_whole_set(town: Town) -> None:
     node = town.runs("w", "kubelet", members=3)
     ask(town, "request-1")

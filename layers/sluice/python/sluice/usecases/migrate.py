@@ -55,6 +55,8 @@ class Migrate:
             view = look(cluster, workload, pods)
             for step in migration.progress(record, view, self.clock.now()):
                 record = self.advance(workload, step)
+            if record.failed_at and len(record.pods) > 1:
+                recall(cluster, pods)
             if (
                 not workload.gone
                 and migration.next_step(record, view, self.clock.now()) is Step.WAIT
@@ -272,6 +274,18 @@ def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View
         pods=frozenset(answers),
         still_running=bool(pods),
     )
+
+
+def recall(cluster: Cluster, pods: Iterable[Document]) -> None:
+    """Members that stand still since their dump work on: without the others' it is worth nothing.
+
+    Without its order a pod's node lets it go.
+    """
+    for pod in pods:
+        at = pod["metadata"]
+        if marks_on(pod).get(ORDER, "").startswith(MOVE):
+            change = {"metadata": {"uid": at["uid"], "annotations": {ORDER: None}}}
+            cluster.patch("Pod", at["namespace"], at["name"], change)
 
 
 def make_room(cluster: Cluster, workload: Workload) -> None:
