@@ -155,6 +155,16 @@ def test_a_run_notes_its_share_of_its_machine_and_since_when() -> None:
     assert plane.record().machine == {}
 
 
+def test_a_node_is_counted_again_until_it_has_its_labels() -> None:
+    seen = Seen(strange={"new", "gone"})
+
+    seen.know(["new", "old"], [{"node": "new", "type": ""}, {"node": "old", "type": "c5.large"}])
+    assert (seen.strange, seen.counted) == ({"new"}, {"old", "gone"})
+
+    seen.know(["new", "old"], [{"node": "new", "type": "c5.large"}])
+    assert (seen.strange, seen.counted) == (set(), {"old", "gone", "new"})
+
+
 def test_a_job_that_vanished_is_requeued_and_says_so() -> None:
     plane = Plane()
     plane.dispatched()

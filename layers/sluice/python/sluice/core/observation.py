@@ -93,8 +93,11 @@ class Seen:
 
         `rows` of the inventory are of those among them that are machines of EC2.
         """
-        self.counted |= {*nodes, *self.strange}
-        self.strange.clear()
+        rows = list(rows)
+        # Karpenter labels a node a moment after it has joined; until then it has no price.
+        unlabelled = {row["node"] for row in rows if not row["type"]}
+        self.counted |= {*nodes, *self.strange} - unlabelled
+        self.strange &= unlabelled
         self.inventory |= {row["node"]: row for row in rows}
 
     def settle(self, active: Container[str], before: int) -> None:

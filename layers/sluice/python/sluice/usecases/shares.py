@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
+MIB = 2**20
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -110,5 +112,9 @@ def _users(config: Configured, ledger: LedgerState, keys: list[str], now: int) -
 
 
 def _whole(consumed: Mapping[str, float]) -> dict[str, str]:
-    """Averages in whole base units, as text."""
-    return {name: format_quantity(name, round(amount)) for name, amount in consumed.items()}
+    """Averages as text; of memory in whole MiB."""
+    grains = {name: MIB if name == "memory" else 1 for name in consumed}
+    return {
+        name: format_quantity(name, grains[name] * round(amount / grains[name]))
+        for name, amount in consumed.items()
+    }
