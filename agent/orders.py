@@ -1,4 +1,4 @@
-"""What pods say to the agent, and what it answers; `sluice.core.marks` reads the answers."""
+"""What pods say to the agent, and what it answers; `sluice.core.moves.marks` reads the answers."""
 
 import hashlib
 import json

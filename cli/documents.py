@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from sluice.core.documents import Document, valid_key
-from sluice.core.identity import workload_id
+from sluice.core.intake.documents import Document, valid_key
+from sluice.core.values.identity import workload_id
 
 from cli.errors import RefusedError
 

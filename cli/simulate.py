@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from sluice.core.document import DocumentError
-from sluice.core.quantity import parse_duration
+from sluice.core.kinds.document import DocumentError
+from sluice.core.values.quantity import parse_duration
 from sluice.simulation.engine import NeverAtRestError, Simulation
 from sluice.simulation.expectation import differences
 from sluice.simulation.report import report

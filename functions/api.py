@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from aws_lambda_powertools import Logger
 from sluice import bootstrap
-from sluice.core import strict_json
+from sluice.core.values import strict_json
 from sluice.usecases.api import Api, Call
 from sluice.usecases.callers import Caller, authority
 from sluice.usecases.refused import InvalidError, RefusedError

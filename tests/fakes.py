@@ -12,16 +12,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.capacity import PoolPlan
-from sluice.core.checkpointing import Catalogue, Checkpoint
-from sluice.core.completion import Answer
-from sluice.core.faults import Fault
-from sluice.core.happenings import Happening, as_line, in_order
-from sluice.core.interruption import Notice
-from sluice.core.losses import Loss
-from sluice.core.migration import Advance, Migration
-from sluice.core.quarantine import Ban
-from sluice.core.workload import (
+from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.quarantine import Ban
+from sluice.core.lifecycle.completion import Answer
+from sluice.core.lifecycle.faults import Fault
+from sluice.core.lifecycle.happenings import Happening, as_line, in_order
+from sluice.core.lifecycle.workload import (
     Change,
     Place,
     State,
@@ -31,6 +27,10 @@ from sluice.core.workload import (
     pending_key,
     place_of,
 )
+from sluice.core.moves.checkpointing import Catalogue, Checkpoint
+from sluice.core.moves.interruption import Notice
+from sluice.core.moves.losses import Loss
+from sluice.core.moves.migration import Advance, Migration
 from sluice.errors import ManifestUnavailable, SluiceError
 from sluice.ports import (
     AlreadyExists,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from sluice.core.plain import digest
-from sluice.core.recording import decide, differences, plain_plan, read_recording
+from sluice.core.passes.recording import decide, differences, plain_plan, read_recording
+from sluice.core.values.plain import digest
 
 from cli.app import pass_app
 from cli.errors import NotFoundError, RefusedError

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from sluice.core.completion import withheld
-from sluice.core.identity import digest
+from sluice.core.lifecycle.completion import withheld
+from sluice.core.values.identity import digest
 
 from cli.app import pass_app
 from cli.documents import Submission, read, submission

@@ -146,7 +146,7 @@ class Submitter:
 
     def submit(self, number: int) -> list[str]:
         """Ids of `number` equal jobs, sent in batches of ten."""
-        from sluice.core.identity import workload_id
+        from sluice.core.values.identity import workload_id
 
         run = uuid.uuid4().hex[:6]
         keys = [f"bench-{run}-{i}" for i in range(number)]

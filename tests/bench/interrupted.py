@@ -17,8 +17,8 @@ import urllib3
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 from kubernetes import watch
-from sluice.core.marks import LEAVING
-from sluice.core.workload import phase
+from sluice.core.lifecycle.workload import phase
+from sluice.core.moves.marks import LEAVING
 
 from local.endpoints import Endpoints
 from tests.e2e.stack import BUCKET, NAMESPACE, Stack, a_workload

@@ -21,8 +21,8 @@ import boto3
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.s3_logs import S3Logs
-from sluice.core.identity import workload_id
-from sluice.core.workload import TERMINAL, Workload, phase
+from sluice.core.lifecycle.workload import TERMINAL, Workload, phase
+from sluice.core.values.identity import workload_id
 
 from local.apply import ApiServer
 from local.endpoints import Endpoints

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sluice.core.capacity import MANAGER
+from sluice.core.clusters.capacity import MANAGER
 
 from tests.e2e.stack import TENANTS, Stack, a_workload, until
 

@@ -7,8 +7,8 @@ import secrets
 from typing import Any
 
 import pytest
-from sluice.core.identity import workload_id
-from sluice.core.workload import State
+from sluice.core.lifecycle.workload import State
+from sluice.core.values.identity import workload_id
 
 from local.settings import CLONE
 from tests.e2e.stack import (

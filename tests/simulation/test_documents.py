@@ -4,8 +4,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from sluice.core.document import DocumentError
-from sluice.core.model import (
+from sluice.core.kinds.document import DocumentError
+from sluice.core.kinds.model import (
     FungibilityChoice,
     QueueingStrategy,
     StopPolicy,
@@ -13,8 +13,8 @@ from sluice.core.model import (
     TaintEffect,
     Toleration,
 )
-from sluice.core.objects import parse_objects
-from sluice.core.quantity import (
+from sluice.core.kinds.objects import parse_objects
+from sluice.core.values.quantity import (
     format_quantity,
     parse_decimal,
     parse_duration,

@@ -7,22 +7,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from sluice.core.capacity import Closure
-from sluice.core.catalog import Catalog
-from sluice.core.cycle import Cycle, Gathered
-from sluice.core.fallback import Market
-from sluice.core.fleet import Site
-from sluice.core.model import (
+from sluice.core.clusters.capacity import Closure
+from sluice.core.clusters.fallback import Market
+from sluice.core.clusters.fleet import Site
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import (
     AdmissionFairSharing,
     Assignment,
     Policy,
     Workload,
 )
-from sluice.core.model import PodSetAssignment as Assigned
-from sluice.core.objects import ConfigObjects, parse_objects
-from sluice.core.plain import canonical, from_plain, to_plain
-from sluice.core.reasons import Reason
-from sluice.core.recording import (
+from sluice.core.kinds.model import PodSetAssignment as Assigned
+from sluice.core.kinds.objects import ConfigObjects, parse_objects
+from sluice.core.lifecycle.workload import State
+from sluice.core.passes.cycle import Cycle, Gathered
+from sluice.core.passes.recording import (
     Snapshot,
     decide,
     differences,
@@ -32,8 +31,9 @@ from sluice.core.recording import (
     record,
     snapshot_digest,
 )
-from sluice.core.usage import PastUse, Start
-from sluice.core.workload import State
+from sluice.core.scheduling.usage import PastUse, Start
+from sluice.core.values.plain import canonical, from_plain, to_plain
+from sluice.core.values.reasons import Reason
 
 from cli.main import sluice
 from tests.simulation.builders import Json, cohort, documents, local_queue, preemption, queue

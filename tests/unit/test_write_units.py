@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.workload_items import item_of, workload_of
-from sluice.core import workload as lifecycle
-from sluice.core.happenings import unrecorded
-from sluice.core.workload import (
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.happenings import unrecorded
+from sluice.core.lifecycle.workload import (
     PodSet,
     PodSetAssignment,
     Reservation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sluice.core.workload import (
+from sluice.core.lifecycle.workload import (
     PodSet,
     PodSetAssignment,
     Reservation,

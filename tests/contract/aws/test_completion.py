@@ -13,7 +13,7 @@ from botocore.stub import Stubber
 from sluice.adapters.s3_task_tokens import S3TaskTokens
 from sluice.adapters.sqs_queues import SQSCompletions
 from sluice.adapters.step_functions import StepFunctions
-from sluice.core.completion import Failure, Success
+from sluice.core.lifecycle.completion import Failure, Success
 from sluice.ports import TaskTokens
 
 from tests.contract.aws.test_messages import Client, a_queue, client, received

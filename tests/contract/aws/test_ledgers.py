@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core import workload as lifecycle
-from sluice.core.usage import PastUse, Start
-from sluice.core.workload import State
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import State
+from sluice.core.scheduling.usage import PastUse, Start
 from sluice.ports import MAX_CHANGES, CatalogEdit, Commit, Committed, LedgerState
 
 from tests.contract.aws.builders import CQ, NOW, ROOT, a_reservation, a_workload

@@ -11,8 +11,8 @@ import pytest
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.sqs_queues import SQSCommands, SQSKicks
-from sluice.core.happenings import Happening
-from sluice.core.workload import State
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.workload import State
 from sluice.errors import SluiceError
 
 from tests.contract.aws.builders import CLUSTER, NOW, a_workload

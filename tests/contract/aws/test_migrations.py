@@ -12,13 +12,13 @@ from sluice.adapters.dynamodb_losses import DynamoDBLosses
 from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
-from sluice.core import migration as moving
-from sluice.core.checkpointing import Action, Checkpoint, Part
-from sluice.core.interruption import Kind, Notice
-from sluice.core.losses import Loss
-from sluice.core.migration import Migration, Saved, Stage
-from sluice.core.options import CheckpointMode
-from sluice.core.quarantine import Ban, Cause, Offering
+from sluice.core.clusters.quarantine import Ban, Cause, Offering
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.moves import migration as moving
+from sluice.core.moves.checkpointing import Action, Checkpoint, Part
+from sluice.core.moves.interruption import Kind, Notice
+from sluice.core.moves.losses import Loss
+from sluice.core.moves.migration import Migration, Saved, Stage
 from sluice.ports import Losses, Migrations, Nodes, Offerings
 
 from tests.contract.aws.ports import KEYS, make_table

@@ -7,8 +7,8 @@ import secrets
 from dataclasses import replace
 
 import pytest
-from sluice.core.faults import Fault
-from sluice.core.happenings import Happening
+from sluice.core.lifecycle.faults import Fault
+from sluice.core.lifecycle.happenings import Happening
 from sluice.errors import ManifestUnavailable
 
 from tests.contract.aws.builders import CLUSTER, NOW, a_workload

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core import workload as lifecycle
-from sluice.core.workload import (
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import (
     Change,
     Guard,
     Intent,

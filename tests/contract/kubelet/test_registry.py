@@ -13,8 +13,8 @@ from unittest.mock import MagicMock
 
 import pytest
 from sluice.adapters.checkpoint_archives import CheckpointArchives
-from sluice.core.checkpointing import Checkpoint
-from sluice.core.options import CheckpointMode
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.moves.checkpointing import Checkpoint
 
 from agent.registry import CONTAINER, Repository
 from local.kubelet_node.registry import PYTHON, Images, serve

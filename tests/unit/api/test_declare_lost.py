@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core import workload as lifecycle
-from sluice.core.fleet import SILENT_MS
-from sluice.core.workload import Intent, IntentKind, State
+from sluice.core.clusters.fleet import SILENT_MS
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import Intent, IntentKind, State
 from sluice.usecases.fleet import beat
 
 from tests.unit.api.control_plane import ADMIN, COMPANY, RED, ControlPlane, Signer, cluster, native

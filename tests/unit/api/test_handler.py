@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from sluice.core.capacity import Closure, PoolPlan
-from sluice.core.faults import Fault
-from sluice.core.reasons import Reason
+from sluice.core.clusters.capacity import Closure, PoolPlan
+from sluice.core.lifecycle.faults import Fault
+from sluice.core.values.reasons import Reason
 
 from functions.api import handler
 from tests.unit.api.control_plane import (

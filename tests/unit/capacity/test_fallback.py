@@ -9,14 +9,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.capacity import Closure
-from sluice.core.catalog import Catalog
-from sluice.core.cycle import Cycle, Gathered, decide
-from sluice.core.fallback import RECLAIMS, Market, choose, flavor_instead, kinds_of, reclaims
-from sluice.core.fleet import Site
-from sluice.core.model import Policy, ResourceFlavor
-from sluice.core.reasons import Reason
-from sluice.core.workload import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.clusters.capacity import Closure
+from sluice.core.clusters.fallback import (
+    RECLAIMS,
+    Market,
+    choose,
+    flavor_instead,
+    kinds_of,
+    reclaims,
+)
+from sluice.core.clusters.fleet import Site
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import Policy, ResourceFlavor
+from sluice.core.lifecycle.workload import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.passes.cycle import Cycle, Gathered, decide
+from sluice.core.values.reasons import Reason
 
 from tests.unit.capacity.builders import NOW
 from tests.unit.core.builders import a_queue, group, quota

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.capacity import (
+from sluice.core.clusters.capacity import (
     MASS_RECOVERY,
     Pool,
     PoolPlan,
@@ -18,11 +18,10 @@ from sluice.core.capacity import (
     shut,
     size,
 )
-from sluice.core.launches import lessons
-from sluice.core.model import ResourceFlavor
-from sluice.core.quarantine import Ban, Cause, Offering
-from sluice.core.reasons import Reason
-from sluice.core.workload import (
+from sluice.core.clusters.launches import lessons
+from sluice.core.clusters.quarantine import Ban, Cause, Offering
+from sluice.core.kinds.model import ResourceFlavor
+from sluice.core.lifecycle.workload import (
     Intent,
     IntentKind,
     PodSet,
@@ -31,6 +30,7 @@ from sluice.core.workload import (
     State,
     Workload,
 )
+from sluice.core.values.reasons import Reason
 
 from tests.unit.capacity.builders import MINUTE, NAMED, NOW, a_claim, a_node_pool, a_refusal
 from tests.unit.core.builders import a_queue, group, quota

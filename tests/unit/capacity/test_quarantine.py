@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.quarantine import (
+from sluice.core.clusters.quarantine import (
     COOL_DOWNS_MS,
     FORGIVEN_AFTER_MS,
     Ban,

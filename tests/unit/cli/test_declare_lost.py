@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sluice.core.fleet import SILENT_MS
-from sluice.core.workload import State
+from sluice.core.clusters.fleet import SILENT_MS
+from sluice.core.lifecycle.workload import State
 
 from tests.unit.api.control_plane import ADMIN, RED, ControlPlane, native
 from tests.unit.cli.terminal import Terminal

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from sluice.core.capacity import Closure, PoolPlan
-from sluice.core.losses import Loss
-from sluice.core.quarantine import Ban, Cause, Offering
-from sluice.core.reasons import Reason
-from sluice.core.workload import State
+from sluice.core.clusters.capacity import Closure, PoolPlan
+from sluice.core.clusters.quarantine import Ban, Cause, Offering
+from sluice.core.lifecycle.workload import State
+from sluice.core.moves.losses import Loss
+from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterForbidden
 
 from tests.unit.api.control_plane import ADMIN, BLUE, STRANGER, flavor, native

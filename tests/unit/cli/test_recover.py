@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
-from sluice.core.checkpointing import Checkpoint, Part
-from sluice.core.interruption import Request, read
-from sluice.core.options import CheckpointMode
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.moves.checkpointing import Checkpoint, Part
+from sluice.core.moves.interruption import Request, read
 from sluice.ports import Archive
 
 from cli.app import App

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from sluice.core.identity import workload_id
+from sluice.core.values.identity import workload_id
 
 from cli.outbox import BATCH_BYTES, Letter, SqsOutbox, batches
 from tests.unit.api.control_plane import BLUE, COMPANY, ControlPlane, cluster_queue, native

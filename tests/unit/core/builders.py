@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.core.admission import Scheduler
-from sluice.core.catalog import Catalog
-from sluice.core.model import (
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import (
     Assignment,
     ClusterQueue,
     Cohort,
@@ -25,6 +24,7 @@ from sluice.core.model import (
     WithinClusterQueue,
     Workload,
 )
+from sluice.core.scheduling.admission import Scheduler
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000_000_000

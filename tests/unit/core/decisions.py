@@ -6,13 +6,11 @@ Run as a program by test_hash_seeds.py, so that sets have another order in each 
 import random
 from collections.abc import Iterator
 
-from sluice.core.admission import Plan, Scheduler
-from sluice.core.budget import Budget
-from sluice.core.catalog import Catalog
-from sluice.core.cycle import Cycle, Gathered, decide
-from sluice.core.fallback import Market
-from sluice.core.fleet import Site
-from sluice.core.model import (
+from sluice.core.clusters.fallback import Market
+from sluice.core.clusters.fleet import Site
+from sluice.core.kinds.budget import Budget
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import (
     AdmissionFairSharing,
     Aging,
     ClusterQueue,
@@ -31,11 +29,11 @@ from sluice.core.model import (
     WithinClusterQueue,
     Workload,
 )
-from sluice.core.model import Assignment as Assigned
-from sluice.core.model import PodSet as Pods
-from sluice.core.model import PodSetAssignment as AssignedPods
-from sluice.core.reservations import held_by
-from sluice.core.workload import (
+from sluice.core.kinds.model import Assignment as Assigned
+from sluice.core.kinds.model import PodSet as Pods
+from sluice.core.kinds.model import PodSetAssignment as AssignedPods
+from sluice.core.lifecycle.reservations import held_by
+from sluice.core.lifecycle.workload import (
     Intent,
     IntentKind,
     PodSet,
@@ -43,7 +41,9 @@ from sluice.core.workload import (
     Reservation,
     State,
 )
-from sluice.core.workload import Workload as Record
+from sluice.core.lifecycle.workload import Workload as Record
+from sluice.core.passes.cycle import Cycle, Gathered, decide
+from sluice.core.scheduling.admission import Plan, Scheduler
 
 WORLDS = 30
 GROUPS = {("cpu", "memory"): ("spot", "on-demand", "arm"), ("gpu",): ("a100", "l4", "t4")}

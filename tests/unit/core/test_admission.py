@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sluice.core.admission import Scheduler
-from sluice.core.model import (
+from sluice.core.kinds.model import (
     Aging,
     CheckState,
     Gate,
@@ -14,7 +13,8 @@ from sluice.core.model import (
     Preemption,
     StopPolicy,
 )
-from sluice.core.reasons import Reason
+from sluice.core.scheduling.admission import Scheduler
+from sluice.core.values.reasons import Reason
 
 from tests.unit.core.builders import (
     NOW_MS,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.admission import Scheduler
-from sluice.core.budget import Budget
-from sluice.core.catalog import Catalog
-from sluice.core.model import LocalQueue, Policy, ResourceFlavor
-from sluice.core.reasons import Reason
+from sluice.core.kinds.budget import Budget
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import LocalQueue, Policy, ResourceFlavor
+from sluice.core.scheduling.admission import Scheduler
+from sluice.core.values.reasons import Reason
 
 from tests.unit.core.builders import HOUR_MS, a_queue, a_workload, admitted, group, quota
 

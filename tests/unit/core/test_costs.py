@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.costs import Bill, requested
-from sluice.core.stretches import Kind, loss_untold, stretches
-from sluice.core.workload import (
+from sluice.core.accounts.costs import Bill, requested
+from sluice.core.accounts.stretches import Kind, loss_untold, stretches
+from sluice.core.lifecycle.workload import (
     Intent,
     IntentKind,
     PodSet,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sluice.core.fairness import MAX_SHARE
-from sluice.core.model import (
+from sluice.core.kinds.model import (
     FairPreemptionStrategy,
     FairSharing,
     FlavorQuotas,
@@ -15,6 +14,7 @@ from sluice.core.model import (
     ResourceGroup,
     ResourceQuota,
 )
+from sluice.core.scheduling.fairness import MAX_SHARE
 
 from tests.unit.core.builders import (
     NOW_MS,

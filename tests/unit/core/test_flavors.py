@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sluice.core.flavors import mismatch, required_checks
-from sluice.core.model import (
+from sluice.core.kinds.model import (
     FlavorFungibility,
     FlavorQuotas,
     FungibilityChoice,
@@ -20,7 +19,8 @@ from sluice.core.model import (
     TaintEffect,
     Toleration,
 )
-from sluice.core.reasons import Reason
+from sluice.core.scheduling.flavors import mismatch, required_checks
+from sluice.core.values.reasons import Reason
 
 from tests.unit.core.builders import (
     LOWER,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.placement import ClusterView, Health, Offering, PlacementRequest, place
-from sluice.core.reasons import Reason
+from sluice.core.clusters.placement import ClusterView, Health, Offering, PlacementRequest, place
+from sluice.core.values.reasons import Reason
 
 SPOT = frozenset({"spot"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core.model import (
+from sluice.core.kinds.model import (
     BorrowWithinCohort,
     Policy,
     Preemption,

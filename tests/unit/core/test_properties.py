@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.admission import Plan, Scheduler
-from sluice.core.catalog import Catalog
-from sluice.core.model import (
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import (
     Aging,
     BorrowWithinCohort,
     ClusterQueue,
@@ -23,7 +22,8 @@ from sluice.core.model import (
     WithinClusterQueue,
     Workload,
 )
-from sluice.core.quota import QuotaTree
+from sluice.core.scheduling.admission import Plan, Scheduler
+from sluice.core.scheduling.quota import QuotaTree
 
 from tests.unit.core.builders import (
     RECLAIM_ANY,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.catalog import Catalog
-from sluice.core.model import ResourceFlavor
-from sluice.core.quota import QuotaTree
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.model import ResourceFlavor
+from sluice.core.scheduling.quota import QuotaTree
 
 from tests.unit.core.builders import (
     a_cohort,

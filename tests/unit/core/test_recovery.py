@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core.losses import SPOT_PRIOR_MS, WINDOW_MS, Loss, mean_between_ms
-from sluice.core.recovery import recovery
-from sluice.core.workload import State, Workload, first_admitted_at, waited_ms
+from sluice.core.accounts.recovery import recovery
+from sluice.core.lifecycle.workload import State, Workload, first_admitted_at, waited_ms
+from sluice.core.moves.losses import SPOT_PRIOR_MS, WINDOW_MS, Loss, mean_between_ms
 
 HOUR = 3_600_000
 START = 1_800_000_000_000

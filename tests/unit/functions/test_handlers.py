@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from sluice import bootstrap
-from sluice.core import workload as lifecycle
-from sluice.core.identity import workload_id
-from sluice.core.workload import Intent, IntentKind, State, after
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, after
+from sluice.core.values.identity import workload_id
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.relay import Relay
 from sluice.usecases.submit import unauthorised

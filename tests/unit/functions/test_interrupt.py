@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sluice import bootstrap
-from sluice.core.workload import State
+from sluice.core.lifecycle.workload import State
 from sluice.errors import ClusterError
 
 from functions import interrupt

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core import migration as moving
-from sluice.core.checkpointing import (
+from sluice.core.intake.replacement import placeholder, ready
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.workload import PodSet, State, Workload
+from sluice.core.moves import migration as moving
+from sluice.core.moves.checkpointing import (
     MARGIN_MS,
     Action,
     Bandwidth,
@@ -22,10 +25,7 @@ from sluice.core.checkpointing import (
     retained,
     select,
 )
-from sluice.core.migration import Migration, Saved, Stage, Step, View
-from sluice.core.options import CheckpointMode
-from sluice.core.replacement import placeholder, ready
-from sluice.core.workload import PodSet, State, Workload
+from sluice.core.moves.migration import Migration, Saved, Stage, Step, View
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()

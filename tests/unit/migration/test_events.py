@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.interruption import Kind, Notice, Request, ReservationNotice, Unreadable, read
+from sluice.core.moves.interruption import (
+    Kind,
+    Notice,
+    Request,
+    ReservationNotice,
+    Unreadable,
+    read,
+)
 
 AT = 1_787_303_645_000  # 2026-08-21T09:14:05Z
 ENVELOPE: dict[str, Any] = {

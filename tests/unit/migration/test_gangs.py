@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 import pytest
-from sluice.core import gangs
-from sluice.core.checkpointing import Action
-from sluice.core.marks import DONE, ORDER, RESTORE_FROM
-from sluice.core.workload import State
+from sluice.core.lifecycle.workload import State
+from sluice.core.moves import gangs
+from sluice.core.moves.checkpointing import Action
+from sluice.core.moves.marks import DONE, ORDER, RESTORE_FROM
 
 from tests.fakes import INDEX
 from tests.unit.migration.town import Town

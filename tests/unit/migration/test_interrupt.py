@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core.migration import Stage
-from sluice.core.quarantine import Cause
-from sluice.core.workload import IntentKind, State
+from sluice.core.clusters.quarantine import Cause
+from sluice.core.lifecycle.workload import IntentKind, State
+from sluice.core.moves.migration import Stage
 from sluice.usecases.stopping import LEFT_BEHIND_MS
 
 from tests.unit.migration.town import Town
@@ -338,7 +338,7 @@ def test_the_dearest_goes_first(town: Town) -> None:
 
 
 def test_a_cancelled_workload_does_not_come_back(town: Town) -> None:
-    from sluice.core.workload import Intent, IntentKind, change_intent
+    from sluice.core.lifecycle.workload import Intent, IntentKind, change_intent
 
     node = town.runs("w")
     town.hear(town.notice(node))

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.capacity import PoolPlan
-from sluice.core.fallback import RECLAIMS, reclaims
-from sluice.core.recovery import interruptions, recovery
-from sluice.core.replacement import PLACEHOLDER
-from sluice.core.workload import State
+from sluice.core.accounts.recovery import interruptions, recovery
+from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.fallback import RECLAIMS, reclaims
+from sluice.core.intake.replacement import PLACEHOLDER
+from sluice.core.lifecycle.workload import State
 from sluice.ports import CatalogEdit
 from sluice.usecases.migrate import REQUEUED_MS
 

@@ -7,9 +7,9 @@ After every turn of a Lambda the invariants of the ledger hold (`World.check`); 
 from __future__ import annotations
 
 import pytest
-from sluice.core.checkpointing import Checkpoint
-from sluice.core.options import CheckpointMode
-from sluice.core.workload import State
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.workload import State
+from sluice.core.moves.checkpointing import Checkpoint
 
 from tests.unit.migration.town import Town
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.core.marks import DONE, ORDER
-from sluice.core.workload import State, Workload
+from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.moves.marks import DONE, ORDER
 from sluice.usecases.act import Act
 from sluice.usecases.interrupt import Handled, Interrupt
 from sluice.usecases.migrate import moves

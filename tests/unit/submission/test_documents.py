@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from sluice.core.documents import Document, Malformed, ManifestReference, from_value, read
+from sluice.core.intake.documents import Document, Malformed, ManifestReference, from_value, read
 
 from tests.unit.submission.builders import a_job, a_workload
 

@@ -4,10 +4,10 @@ import json
 import time
 
 import pytest
-from sluice.core import documents
-from sluice.core.documents import Malformed
-from sluice.core.identity import elsewhere_id, workload_id
-from sluice.core.submission import Accepted, Rejected
+from sluice.core.intake import documents
+from sluice.core.intake.documents import Malformed
+from sluice.core.intake.submission import Accepted, Rejected
+from sluice.core.values.identity import elsewhere_id, workload_id
 
 from tests.unit.submission.builders import (
     DIGEST,

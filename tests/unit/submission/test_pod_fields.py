@@ -5,8 +5,8 @@ import re
 
 import pytest
 from kubernetes.client import models
-from sluice.core.pod_fields import FIELDS, HINTS
-from sluice.core.vetting import RULES
+from sluice.core.intake.pod_fields import FIELDS, HINTS
+from sluice.core.intake.vetting import RULES
 
 TREATMENTS = {"pass", "bounded", "profile", "sluice", "reserved", "refused"}
 SCALARS = {"str", "int", "bool", "quantity", "port", "any"}

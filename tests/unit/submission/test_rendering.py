@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from sluice.core import pod_security
-from sluice.core.identity import job_name
-from sluice.core.rendering import Placement
-from sluice.core.tenants import PodSecurity
+from sluice.core.intake import pod_security
+from sluice.core.intake.rendering import Placement
+from sluice.core.kinds.tenants import PodSecurity
+from sluice.core.values.identity import job_name
 
 from tests.unit.submission.builders import (
     a_container,

@@ -8,9 +8,10 @@ import sluice
 import yaml
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
-from sluice.core import options, short_form
-from sluice.core.submission import Accepted
-from sluice.core.vetting import without_nulls
+from sluice.core.intake import short_form
+from sluice.core.intake.submission import Accepted
+from sluice.core.intake.vetting import without_nulls
+from sluice.core.lifecycle import options
 
 from tests.unit.submission.builders import (
     a_job,

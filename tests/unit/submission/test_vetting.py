@@ -1,7 +1,7 @@
 """What plain manifests and native documents may hold, and how refusals read."""
 
 import pytest
-from sluice.core.submission import Accepted
+from sluice.core.intake.submission import Accepted
 
 from tests.unit.submission.builders import (
     a_container,

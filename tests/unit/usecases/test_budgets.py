@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.budget import HOUR_MS
-from sluice.core.observation import Seen, judge
-from sluice.core.workload import Intent, IntentKind, State, claim, finish, reclaim
+from sluice.core.clusters.observation import Seen, judge
+from sluice.core.kinds.budget import HOUR_MS
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, claim, finish, reclaim
 from sluice.ports import CatalogEdit
 from sluice.usecases.fleet import beat
 from sluice.usecases.own_objects import flaws_of

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.checks import states, token
-from sluice.core.model import CheckState
-from sluice.core.workload import IntentKind, State, Workload, answer, claim, hold, phase
+from sluice.core.kinds.model import CheckState
+from sluice.core.lifecycle.checks import states, token
+from sluice.core.lifecycle.workload import IntentKind, State, Workload, answer, claim, hold, phase
 from sluice.ports import CatalogEdit
 from sluice.usecases.relay import Changed, Relay
 

@@ -7,11 +7,11 @@ import zlib
 from typing import Any
 
 import pytest
-from sluice.core.cycle import decide
-from sluice.core.document import DocumentError
-from sluice.core.fleet import SILENT_MS, cost
-from sluice.core.objects import parse_objects
-from sluice.core.workload import State, Workload
+from sluice.core.clusters.fleet import SILENT_MS, cost
+from sluice.core.kinds.document import DocumentError
+from sluice.core.kinds.objects import parse_objects
+from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.passes.cycle import decide
 from sluice.ports import CatalogEdit
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import beat

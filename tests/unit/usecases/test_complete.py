@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from sluice.adapters.eventbridge_bus import EventBridgeBus
-from sluice.core.completion import LOST_MS, MAX_CAUSE, MAX_OUTPUT, Failure, Success
-from sluice.core.identity import workload_id
-from sluice.core.workload import State, finish
+from sluice.core.lifecycle.completion import LOST_MS, MAX_CAUSE, MAX_OUTPUT, Failure, Success
+from sluice.core.lifecycle.workload import State, finish
+from sluice.core.values.identity import workload_id
 from sluice.usecases.complete import Complete
 from sluice.usecases.unanswered import MINUTE_MS, Unanswered
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core import dependencies
-from sluice.core.dependencies import SETTLED_MS, UNKNOWN_MS
-from sluice.core.workload import State, Workload, blocked_key, hold, index_keys, unblock
+from sluice.core.lifecycle import dependencies
+from sluice.core.lifecycle.dependencies import SETTLED_MS, UNKNOWN_MS
+from sluice.core.lifecycle.workload import State, Workload, blocked_key, hold, index_keys, unblock
 
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message, a_workload
 from tests.unit.usecases.world import ROOT

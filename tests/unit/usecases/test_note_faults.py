@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 from sluice.adapters.aws_refusals import refusal
-from sluice.core.faults import Fault
+from sluice.core.lifecycle.faults import Fault
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.usecases.note_faults import NoteFaults
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core import workload as lifecycle
-from sluice.core.observation import Seen
-from sluice.core.workload import Intent, IntentKind, State, Workload
+from sluice.core.clusters.observation import Seen
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
 from sluice.usecases.explain import settled
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.happenings import happenings
-from sluice.core.pending_policy import matches
-from sluice.core.workload import State
+from sluice.core.lifecycle.happenings import happenings
+from sluice.core.lifecycle.pending_policy import matches
+from sluice.core.lifecycle.workload import State
 from sluice.ports import CatalogEdit
 
 from tests.unit.usecases.plane import Plane, a_workload

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core import periodic
-from sluice.core.losses import Loss
-from sluice.core.marks import DONE, ORDER
-from sluice.core.observation import Seen
-from sluice.core.periodic import Observed
-from sluice.core.workload import IntentKind, State, Workload
+from sluice.core.clusters.observation import Seen
+from sluice.core.lifecycle.workload import IntentKind, State, Workload
+from sluice.core.moves import periodic
+from sluice.core.moves.losses import Loss
+from sluice.core.moves.marks import DONE, ORDER
+from sluice.core.moves.periodic import Observed
 from sluice.usecases.observe import CHECK_MS
 from sluice.usecases.periodic import Periodic
 

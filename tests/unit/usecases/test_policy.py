@@ -8,9 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.recording import decide as replayed
-from sluice.core.recording import differences, plain_plan, read_recording, snapshot_digest
-from sluice.core.workload import (
+from sluice.core.lifecycle.workload import (
     Intent,
     IntentKind,
     PodSet,
@@ -21,6 +19,8 @@ from sluice.core.workload import (
     reclaim,
     saved,
 )
+from sluice.core.passes.recording import decide as replayed
+from sluice.core.passes.recording import differences, plain_plan, read_recording, snapshot_digest
 from sluice.ports import CatalogEdit
 
 from tests.fakes import MemoryRecordings

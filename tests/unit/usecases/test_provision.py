@@ -7,11 +7,11 @@ import zlib
 from typing import Any
 
 import pytest
-from sluice.core.capacity import MANAGER
-from sluice.core.fallback import PATIENCE_MS
-from sluice.core.quarantine import Cause, Offering
-from sluice.core.reasons import Reason
-from sluice.core.workload import IntentKind, State
+from sluice.core.clusters.capacity import MANAGER
+from sluice.core.clusters.fallback import PATIENCE_MS
+from sluice.core.clusters.quarantine import Cause, Offering
+from sluice.core.lifecycle.workload import IntentKind, State
+from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterError
 from sluice.ports import CatalogEdit
 from sluice.usecases.provision import Provisioned

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core import workload as lifecycle
-from sluice.core.happenings import story
-from sluice.core.workload import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.happenings import story
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
 from sluice.usecases.relay import Changed, Relay
 
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from sluice.core.identity import workload_id
-from sluice.core.workload import State, Workload
+from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit, Created
 
 from tests.fakes import MemoryWorkloads

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice.core import checks, dependencies
-from sluice.core.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
-from sluice.core.marks import DONE, ORDER, RESTORE_FROM
-from sluice.core.model import CheckState
-from sluice.core.observation import Seen
-from sluice.core.reservations import held_by
-from sluice.core.workload import (
+from sluice.core.clusters.observation import Seen
+from sluice.core.kinds.model import CheckState
+from sluice.core.lifecycle import checks, dependencies
+from sluice.core.lifecycle.reservations import held_by
+from sluice.core.lifecycle.workload import (
     TERMINAL,
     Intent,
     IntentKind,
@@ -31,6 +29,8 @@ from sluice.core.workload import (
     hold,
     reclaim,
 )
+from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
+from sluice.core.moves.marks import DONE, ORDER, RESTORE_FROM
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit

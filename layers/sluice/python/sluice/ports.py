@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from sluice.core.capacity import PoolPlan
-from sluice.core.checkpointing import Checkpoint
-from sluice.core.completion import Answer
-from sluice.core.faults import Fault
-from sluice.core.happenings import Happening
-from sluice.core.interruption import Notice
-from sluice.core.losses import Loss
-from sluice.core.migration import Advance, Migration
-from sluice.core.quarantine import Ban
-from sluice.core.usage import PastUse
-from sluice.core.workload import Change, Place, Workload
+from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.quarantine import Ban
+from sluice.core.lifecycle.completion import Answer
+from sluice.core.lifecycle.faults import Fault
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.workload import Change, Place, Workload
+from sluice.core.moves.checkpointing import Checkpoint
+from sluice.core.moves.interruption import Notice
+from sluice.core.moves.losses import Loss
+from sluice.core.moves.migration import Advance, Migration
+from sluice.core.scheduling.usage import PastUse
 
 Document = dict[str, Any]
 Usage = dict[str, dict[str, int]]
@@ -55,7 +55,7 @@ class Workloads(Protocol):
         ...
 
     def inbox(self, key: str, *, limit: int) -> list[str]:
-        """Ids below an `inbox` key (core.workload: pending_key, release_key), in order; may lag."""
+        """Ids below an `inbox` key (core.lifecycle.workload: pending_key, release_key), in order; may lag."""
         ...
 
     def places(self, cq: str, *, limit: int) -> list[Place]:
@@ -348,7 +348,7 @@ class LogArchive(Protocol):
 
 
 class Recordings(Protocol):
-    """Recorded passes (core.recording), by root and the ledger version that they began to make."""
+    """Recorded passes (core.passes.recording), by root and the ledger version that they began to make."""
 
     def put(self, root: str, version: int, text: str) -> None: ...
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from sluice.core.checkpointing import Checkpoint, Part
+    from sluice.core.moves.checkpointing import Checkpoint, Part
 
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")
 LOOPBACK = re.compile(r"(?P<host>(127\.0\.0\.1|localhost)(:\d+)?)/(?P<name>.+)")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
-from sluice.core.faults import Fault
+from sluice.core.lifecycle.faults import Fault
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

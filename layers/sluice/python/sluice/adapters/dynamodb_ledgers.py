@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.workload_items import update_of
-from sluice.core.plain import from_plain, to_plain
-from sluice.core.usage import PastUse
+from sluice.core.scheduling.usage import PastUse
+from sluice.core.values.plain import from_plain, to_plain
 from sluice.ports import Commit, Committed, LedgerState
 
 if TYPE_CHECKING:

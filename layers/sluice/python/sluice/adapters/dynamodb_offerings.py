@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.core.quarantine import Ban, Cause, Offering
+from sluice.core.clusters.quarantine import Ban, Cause, Offering
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

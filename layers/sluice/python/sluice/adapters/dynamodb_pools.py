@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.core.capacity import Closure, PoolPlan
-from sluice.core.reasons import Reason
+from sluice.core.clusters.capacity import Closure, PoolPlan
+from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
-from sluice.core.happenings import as_line, in_order
+from sluice.core.lifecycle.happenings import as_line, in_order
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from sluice.core.happenings import Happening
+    from sluice.core.lifecycle.happenings import Happening
 
 KEPT_SECONDS = 90 * 86_400
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.core.workload import phase
+from sluice.core.lifecycle.workload import phase
 from sluice.errors import SluiceError
 
 if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
-    from sluice.core.happenings import Happening
+    from sluice.core.lifecycle.happenings import Happening
 
 BATCH = 10
 SOURCE = "sluice"

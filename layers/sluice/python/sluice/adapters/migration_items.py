@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.core.checkpointing import Action
-from sluice.core.migration import Migration, Saved, Stage
-from sluice.core.options import CheckpointMode
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.moves.checkpointing import Action
+from sluice.core.moves.migration import Migration, Saved, Stage
 
 FIELDS = Migration.__slots__
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from sluice.core.completion import Success
+from sluice.core.lifecycle.completion import Success
 
 if TYPE_CHECKING:
-    from sluice.core.completion import Answer
+    from sluice.core.lifecycle.completion import Answer
 
 # The task has ended, was given up, or never was.
 ANSWERS = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})

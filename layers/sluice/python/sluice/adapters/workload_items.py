@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.core.workload import (
+from sluice.core.lifecycle.workload import (
     INDEXES,
     Change,
     Guard,

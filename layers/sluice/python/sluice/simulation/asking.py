@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sluice.core import cycle
-from sluice.core import workload as lifecycle
-from sluice.core.can_be_late import changes_at
-from sluice.core.fallback import Market, choose
-from sluice.core.fleet import Site, busier, choose_cluster
-from sluice.core.model import Gate
-from sluice.core.preferences import clusters_for
-from sluice.core.reach import unplaced
-from sluice.core.workload import PodSetAssignment
+from sluice.core.clusters.can_be_late import changes_at
+from sluice.core.clusters.fallback import Market, choose
+from sluice.core.clusters.fleet import Site, busier, choose_cluster
+from sluice.core.kinds.model import Gate
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import PodSetAssignment
+from sluice.core.passes import cycle
+from sluice.core.passes.preferences import clusters_for
+from sluice.core.passes.reach import unplaced
 
 if TYPE_CHECKING:
-    from sluice.core import model
-    from sluice.core.catalog import Catalog
-    from sluice.core.workload import Workload as Submitted
+    from sluice.core.kinds import model
+    from sluice.core.kinds.catalog import Catalog
+    from sluice.core.lifecycle.workload import Workload as Submitted
     from sluice.simulation.installation import Installation
     from sluice.simulation.job import Job
 

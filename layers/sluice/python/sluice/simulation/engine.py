@@ -13,18 +13,19 @@ from heapq import heappop, heappush
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sluice.core import cycle, dependencies, pending_policy
-from sluice.core import workload as lifecycle
-from sluice.core.admission import Plan, Scheduler
-from sluice.core.backoff import backoff_ms
-from sluice.core.budget import HOUR_MS, hourly_price
-from sluice.core.checks import asked
-from sluice.core.cost_limit import MICRO, limit_microusd
-from sluice.core.model import CheckState, Holding, PreemptionReason
-from sluice.core.options import CheckpointMode
-from sluice.core.plan import Refusal
-from sluice.core.reasons import Reason
-from sluice.core.workload import TERMINAL, IntentKind, State
+from sluice.core.kinds.budget import HOUR_MS, hourly_price
+from sluice.core.kinds.model import CheckState, Holding, PreemptionReason
+from sluice.core.lifecycle import dependencies, pending_policy
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.checks import asked
+from sluice.core.lifecycle.cost_limit import MICRO, limit_microusd
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.workload import TERMINAL, IntentKind, State
+from sluice.core.passes import cycle
+from sluice.core.scheduling.admission import Plan, Scheduler
+from sluice.core.scheduling.plan import Refusal
+from sluice.core.values.backoff import backoff_ms
+from sluice.core.values.reasons import Reason
 from sluice.simulation.asking import Asking
 from sluice.simulation.outcome import (
     Account,
@@ -39,9 +40,9 @@ from sluice.simulation.outcome import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from sluice.core.budget import Budget
-    from sluice.core.model import Assignment, Workload
-    from sluice.core.workload import Workload as Submitted
+    from sluice.core.kinds.budget import Budget
+    from sluice.core.kinds.model import Assignment, Workload
+    from sluice.core.lifecycle.workload import Workload as Submitted
     from sluice.simulation.job import Job
     from sluice.simulation.scenario import Scenario
 

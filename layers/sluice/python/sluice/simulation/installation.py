@@ -10,22 +10,24 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core import cluster_spec, scheduling_policy, spending
-from sluice.core.document import Fields, Flaw
-from sluice.core.fallback import Market, kinds_of
-from sluice.core.fleet import Site
-from sluice.core.model import BUDGET_CHECK, CheckState
-from sluice.core.placement import Health
-from sluice.core.scheduling_policy import Policies, SchedulingPolicy, policies
+from sluice.core.clusters import cluster_spec
+from sluice.core.clusters.fallback import Market, kinds_of
+from sluice.core.clusters.fleet import Site
+from sluice.core.clusters.placement import Health
+from sluice.core.kinds import scheduling_policy
+from sluice.core.kinds.document import Fields, Flaw
+from sluice.core.kinds.model import BUDGET_CHECK, CheckState
+from sluice.core.kinds.scheduling_policy import Policies, SchedulingPolicy, policies
+from sluice.core.passes import spending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sluice.core.budget import Budget
-    from sluice.core.catalog import Catalog
-    from sluice.core.cluster_spec import ClusterSpec
-    from sluice.core.model import ResourceFlavor
-    from sluice.core.objects import ConfigObjects
+    from sluice.core.clusters.cluster_spec import ClusterSpec
+    from sluice.core.kinds.budget import Budget
+    from sluice.core.kinds.catalog import Catalog
+    from sluice.core.kinds.model import ResourceFlavor
+    from sluice.core.kinds.objects import ConfigObjects
 
 KINDS: Final = (scheduling_policy.KIND, spending.KIND, cluster_spec.KIND)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sluice.core.workload import PodSet, State
-from sluice.core.workload import Workload as Submitted
+from sluice.core.lifecycle.workload import PodSet, State
+from sluice.core.lifecycle.workload import Workload as Submitted
 
 if TYPE_CHECKING:
-    from sluice.core.model import Assignment, Workload
+    from sluice.core.kinds.model import Assignment, Workload
 
 NAMESPACE: Final = "default"  # of work that names no LocalQueue
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.admission import PreemptionStep, Refusal
-    from sluice.core.model import Assignment
+    from sluice.core.kinds.model import Assignment
+    from sluice.core.scheduling.admission import PreemptionStep, Refusal
     from sluice.simulation.job import Job
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.quantity import format_quantity
+from sluice.core.values.quantity import format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core import dependencies
-from sluice.core import options as workload_options
-from sluice.core.catalog import Catalog
-from sluice.core.document import DocumentError, Fields, Flaw
-from sluice.core.model import (
+from sluice.core.intake.short_form import array_size
+from sluice.core.kinds.catalog import Catalog
+from sluice.core.kinds.document import DocumentError, Fields, Flaw
+from sluice.core.kinds.model import (
     Assignment,
     ClusterQueue,
     PodSet,
@@ -19,10 +18,11 @@ from sluice.core.model import (
     ResourceFlavor,
     Workload,
 )
-from sluice.core.objects import ConfigObjects, describe, read_objects
-from sluice.core.scheduling_policy import read_admission_fair_sharing, read_fair_sharing
-from sluice.core.short_form import array_size
-from sluice.core.spec_fields import SpecFields
+from sluice.core.kinds.objects import ConfigObjects, describe, read_objects
+from sluice.core.kinds.scheduling_policy import read_admission_fair_sharing, read_fair_sharing
+from sluice.core.kinds.spec_fields import SpecFields
+from sluice.core.lifecycle import dependencies
+from sluice.core.lifecycle import options as workload_options
 from sluice.simulation import installation as installed
 from sluice.simulation.expectation import Expectation, read_expectation
 from sluice.simulation.installation import Installation, read_installation

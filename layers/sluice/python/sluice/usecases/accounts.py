@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.capacity import PoolPlan
-from sluice.core.fairness import Shares
-from sluice.core.model import StopPolicy
-from sluice.core.quantity import format_quantity, parse_quantity
-from sluice.core.quarantine import Ban, in_force
-from sluice.core.spending import spent_now
-from sluice.core.workload import Workload, first_admitted_at, pending_key
+from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.quarantine import Ban, in_force
+from sluice.core.kinds.model import StopPolicy
+from sluice.core.lifecycle.workload import Workload, first_admitted_at, pending_key
+from sluice.core.passes.spending import spent_now
+from sluice.core.scheduling.fairness import Shares
+from sluice.core.values.quantity import format_quantity, parse_quantity
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import tree_in_use
 from sluice.usecases.fleet import GONE_MS
@@ -22,9 +22,9 @@ from sluice.usecases.query import DAY_MS
 from sluice.usecases.views import Json, reason
 
 if TYPE_CHECKING:
-    from sluice.core.catalog import Catalog as Queues
-    from sluice.core.model import ClusterQueue
-    from sluice.core.quota import QuotaTree
+    from sluice.core.kinds.catalog import Catalog as Queues
+    from sluice.core.kinds.model import ClusterQueue
+    from sluice.core.scheduling.quota import QuotaTree
     from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

@@ -7,21 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sluice.core import gangs, job_status
-from sluice.core import workload as lifecycle
-from sluice.core.model import ResourceFlavor
-from sluice.core.observation import LATE_DISPATCH_MS
-from sluice.core.quarantine import avoiding
-from sluice.core.reasons import Reason
-from sluice.core.rendering import Run, placement, render
-from sluice.core.submission import kubernetes_object
-from sluice.core.workload import (
+from sluice.core.clusters.observation import LATE_DISPATCH_MS
+from sluice.core.clusters.quarantine import avoiding
+from sluice.core.intake.rendering import Run, placement, render
+from sluice.core.intake.submission import kubernetes_object
+from sluice.core.kinds.model import ResourceFlavor
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import (
     Change,
     Intent,
     IntentKind,
     State,
     Workload,
 )
+from sluice.core.moves import gangs
+from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import (
     AlreadyExists,

@@ -10,11 +10,21 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from sluice.core import pending_policy
-from sluice.core.budget import Budget
-from sluice.core.capacity import PoolPlan
-from sluice.core.catalog import Catalog as QueueCatalog
-from sluice.core.cycle import (
+from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.fallback import Market
+from sluice.core.clusters.fleet import Site
+from sluice.core.kinds.budget import Budget
+from sluice.core.kinds.catalog import Catalog as QueueCatalog
+from sluice.core.kinds.model import (
+    ClusterQueue,
+    Policy,
+    ReclaimWithinCohort,
+    StopPolicy,
+    WithinClusterQueue,
+)
+from sluice.core.lifecycle import pending_policy
+from sluice.core.lifecycle.workload import State, Workload, awaits_release, pending_key, release_key
+from sluice.core.passes.cycle import (
     Cycle,
     Gathered,
     Step,
@@ -24,19 +34,9 @@ from sluice.core.cycle import (
     preemptors,
     used_after,
 )
-from sluice.core.fallback import Market
-from sluice.core.fleet import Site
-from sluice.core.model import (
-    ClusterQueue,
-    Policy,
-    ReclaimWithinCohort,
-    StopPolicy,
-    WithinClusterQueue,
-)
-from sluice.core.proposals import orders_otherwise, proposed
-from sluice.core.recording import Recorded, Snapshot, objects_below, record
-from sluice.core.spending import spent_after
-from sluice.core.workload import State, Workload, awaits_release, pending_key, release_key
+from sluice.core.passes.proposals import orders_otherwise, proposed
+from sluice.core.passes.recording import Recorded, Snapshot, objects_below, record
+from sluice.core.passes.spending import spent_after
 from sluice.errors import KeptConflicting
 from sluice.ports import (
     MAX_CHANGES,
@@ -51,10 +51,10 @@ from sluice.ports import (
     Recordings,
     Workloads,
 )
-from sluice.usecases.checks import decide_gated
 from sluice.usecases.configuration import Configured, configured, market_of, namespace_labels
 from sluice.usecases.dependencies import Dependencies
 from sluice.usecases.fleet import Fleet
+from sluice.usecases.gated import decide_gated
 
 ATTEMPTS = 8
 RELEASES = 500

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.catalog import unknown_controller
-from sluice.core.document import Flaw
-from sluice.core.objects import KUEUE_KINDS, read_objects
-from sluice.core.scheduling_policy import KIND as POLICY
-from sluice.core.workload import blocked_key, pending_key
+from sluice.core.kinds.catalog import unknown_controller
+from sluice.core.kinds.document import Flaw
+from sluice.core.kinds.objects import KUEUE_KINDS, read_objects
+from sluice.core.kinds.scheduling_policy import KIND as POLICY
+from sluice.core.lifecycle.workload import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import beat
@@ -19,9 +19,9 @@ from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.budget import Budget
-    from sluice.core.catalog import Catalog as Queues
-    from sluice.core.model import ClusterQueue
+    from sluice.core.kinds.budget import Budget
+    from sluice.core.kinds.catalog import Catalog as Queues
+    from sluice.core.kinds.model import ClusterQueue
     from sluice.ports import Catalog, Clock, Kicks, Ledgers, Nodes, Workloads
     from sluice.usecases.callers import Authority
 

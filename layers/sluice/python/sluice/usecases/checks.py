@@ -5,30 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core import checks
-from sluice.core import workload as lifecycle
-from sluice.core.model import CheckState
-from sluice.core.workload import checks_key
+from sluice.core.kinds.model import CheckState
+from sluice.core.lifecycle import checks
+from sluice.core.lifecycle import workload as lifecycle
 from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.catalog import Catalog as Queues
     from sluice.ports import Clock, Kicks, Workloads
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
-LOOKED_AT = 1_000
 ANSWERS = (CheckState.READY, CheckState.RETRY, CheckState.REJECTED)
 MOST_TEXT = 500
 MOST_ANSWERS = 100  # of all checks to one generation
-
-
-def decide_gated(workloads: Workloads, clock: Clock, queues: Queues, root: str) -> int:
-    """Do what the answers so far ask for; how many records changed."""
-    gated = workloads.get_many(workloads.inbox(checks_key(root), limit=LOOKED_AT))
-    steps = list(checks.steps(gated, queues, clock.now()))
-    return sum(workloads.apply(steps)) if steps else 0
 
 
 @dataclass(frozen=True)

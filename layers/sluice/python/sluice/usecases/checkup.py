@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.capacity import MANAGED
-from sluice.core.reasons import Reason
+from sluice.core.clusters.capacity import MANAGED
+from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, configured
 from sluice.usecases.fleet import HEARTBEATS, counted_at
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.capacity import PoolPlan
+    from sluice.core.clusters.capacity import PoolPlan
     from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice.core import completion
-from sluice.core.happenings import Happening
-from sluice.core.reasons import Reason
-from sluice.core.workload import TERMINAL, Workload
+from sluice.core.lifecycle import completion
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.workload import TERMINAL, Workload
+from sluice.core.values.reasons import Reason
 from sluice.ports import Clock, Tasks, TaskTokens, Timeline, Workloads
 
 

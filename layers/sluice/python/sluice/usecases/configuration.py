@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sluice.core import scheduling_policy, spending
-from sluice.core.capacity import PoolPlan, shut
-from sluice.core.catalog import Catalog, Problem
-from sluice.core.cluster_spec import ClusterSpec
-from sluice.core.cluster_spec import read as read_cluster
-from sluice.core.document import Fields
-from sluice.core.fallback import Market, kinds_of
-from sluice.core.objects import parse_objects
-from sluice.core.scheduling_policy import Policies
+from sluice.core.clusters.capacity import PoolPlan, shut
+from sluice.core.clusters.cluster_spec import ClusterSpec
+from sluice.core.clusters.cluster_spec import read as read_cluster
+from sluice.core.clusters.fallback import Market, kinds_of
+from sluice.core.kinds import scheduling_policy
+from sluice.core.kinds.catalog import Catalog, Problem
+from sluice.core.kinds.document import Fields
+from sluice.core.kinds.objects import parse_objects
+from sluice.core.kinds.scheduling_policy import Policies
+from sluice.core.passes import spending
 from sluice.ports import CatalogSnapshot
 
 QUEUEING_KINDS = (

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core import workload as lifecycle
-from sluice.core.fleet import SILENT_MS
-from sluice.core.reasons import Reason
-from sluice.core.workload import ON_CLUSTER, Intent, IntentKind, awaits_release
+from sluice.core.clusters.fleet import SILENT_MS
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import ON_CLUSTER, Intent, IntentKind, awaits_release
+from sluice.core.values.reasons import Reason
 from sluice.usecases.fleet import HEARTBEATS
 from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.workload import Workload
+    from sluice.core.lifecycle.workload import Workload
     from sluice.ports import Catalog, Clock, Kicks, Nodes, Workloads
     from sluice.usecases.callers import Authority
 

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core import checks
-from sluice.core.capacity import shut
-from sluice.core.quantity import format_quantity
-from sluice.core.quota import QuotaTree
-from sluice.core.reasons import Reason
-from sluice.core.reservations import held_by
-from sluice.core.workload import TERMINAL, State, Workload, pending_key, phase
+from sluice.core.clusters.capacity import shut
+from sluice.core.lifecycle import checks
+from sluice.core.lifecycle.reservations import held_by
+from sluice.core.lifecycle.workload import TERMINAL, State, Workload, pending_key, phase
+from sluice.core.scheduling.quota import QuotaTree
+from sluice.core.values.quantity import format_quantity
+from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import counted_at
 from sluice.usecases.views import Json, quantities, reason, total, workload_view
 
 if TYPE_CHECKING:
-    from sluice.core.catalog import Catalog as Queues
-    from sluice.core.model import ClusterQueue
+    from sluice.core.kinds.catalog import Catalog as Queues
+    from sluice.core.kinds.model import ClusterQueue
     from sluice.ports import CatalogSnapshot, Usage
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.fleet import Site, health, observed_rate
-from sluice.core.quantity import parse_quantity
+from sluice.core.clusters.fleet import Site, health, observed_rate
+from sluice.core.values.quantity import parse_quantity
 from sluice.usecases.configuration import cluster_spec, configured
 
 if TYPE_CHECKING:

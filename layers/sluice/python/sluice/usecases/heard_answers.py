@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.core import checks
-from sluice.core.happenings import Happening
+from sluice.core.lifecycle import checks
+from sluice.core.lifecycle.happenings import Happening
 from sluice.usecases.callers import authority_of_source
 from sluice.usecases.refused import ForbiddenError, InvalidError, RefusedError
 

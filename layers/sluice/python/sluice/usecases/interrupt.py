@@ -7,11 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core import checkpointing, gangs, job_status, migration
-from sluice.core import workload as lifecycle
-from sluice.core.fallback import INTERRUPTIONS, STEADY
-from sluice.core.happenings import Happening
-from sluice.core.interruption import (
+from sluice.core.accounts.machines import PRICES, share
+from sluice.core.accounts.recovery import interruptions
+from sluice.core.clusters.fallback import INTERRUPTIONS, STEADY
+from sluice.core.clusters.observation import node_row
+from sluice.core.clusters.quarantine import Cause, Offering, avoiding, banned
+from sluice.core.intake.rendering import POD_SET
+from sluice.core.intake.replacement import placeholder
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
+from sluice.core.moves import checkpointing, gangs, migration
+from sluice.core.moves.interruption import (
     ADVICE,
     LOSSES,
     NOTICE_MS,
@@ -22,18 +30,11 @@ from sluice.core.interruption import (
     Unreadable,
     read,
 )
-from sluice.core.losses import loss_of
-from sluice.core.machines import PRICES, share
-from sluice.core.marks import LEAVING, MOVE, ORDER
-from sluice.core.migration import AtRisk, Migration, most_valuable_first
-from sluice.core.observation import node_row
-from sluice.core.periodic import can_be_ordered
-from sluice.core.quarantine import Cause, Offering, avoiding, banned
-from sluice.core.reasons import Reason
-from sluice.core.recovery import interruptions
-from sluice.core.rendering import POD_SET
-from sluice.core.replacement import placeholder
-from sluice.core.workload import Intent, IntentKind, State, Workload
+from sluice.core.moves.losses import loss_of
+from sluice.core.moves.marks import LEAVING, MOVE, ORDER
+from sluice.core.moves.migration import AtRisk, Migration, most_valuable_first
+from sluice.core.moves.periodic import can_be_ordered
+from sluice.core.values.reasons import Reason
 from sluice.ports import (
     Catalog,
     Clock,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sluice.core.catalog import Catalog as Queues
-from sluice.core.fallback import flavor_instead, may_leave
-from sluice.core.quota import QuotaTree
-from sluice.core.rendering import Placement, placement
-from sluice.core.workload import Workload
+from sluice.core.clusters.fallback import flavor_instead, may_leave
+from sluice.core.intake.rendering import Placement, placement
+from sluice.core.kinds.catalog import Catalog as Queues
+from sluice.core.lifecycle.workload import Workload
+from sluice.core.scheduling.quota import QuotaTree
 from sluice.ports import Catalog, Ledgers, Pools
 from sluice.usecases.configuration import configured, market_of
 from sluice.usecases.explain import options_of, tree_in_use

@@ -6,16 +6,18 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.core import checkpointing, gangs, job_status, migration, recovery
-from sluice.core import workload as lifecycle
-from sluice.core.checkpointing import Checkpoint
-from sluice.core.fallback import INTERRUPTIONS
-from sluice.core.happenings import Happening
-from sluice.core.marks import MOVE, ORDER, answer, answer_to, answered_at, marks_on
-from sluice.core.migration import Migration, Saved, Step, View, migration_id
-from sluice.core.reasons import Reason
-from sluice.core.replacement import NAMESPACE, PLACEHOLDER, ready
-from sluice.core.workload import Intent, IntentKind, State, Workload, after
+from sluice.core.accounts import recovery
+from sluice.core.clusters.fallback import INTERRUPTIONS
+from sluice.core.intake.replacement import NAMESPACE, PLACEHOLDER, ready
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload, after
+from sluice.core.moves import checkpointing, gangs, migration
+from sluice.core.moves.checkpointing import Checkpoint
+from sluice.core.moves.marks import MOVE, ORDER, answer, answer_to, answered_at, marks_on
+from sluice.core.moves.migration import Migration, Saved, Step, View, migration_id
+from sluice.core.values.reasons import Reason
 from sluice.errors import SluiceError
 from sluice.ports import Archives, Clock, Cluster, Document, Migrations, Timeline, Workloads
 from sluice.usecases.stopping import pods_of, stop

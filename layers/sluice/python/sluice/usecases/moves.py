@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.core import checkpointing
-from sluice.core import workload as lifecycle
-from sluice.core.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
-from sluice.core.options import CheckpointMode
-from sluice.core.periodic import can_be_ordered
-from sluice.core.workload import State, Workload
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.moves import checkpointing
+from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
+from sluice.core.moves.periodic import can_be_ordered
 from sluice.usecases.refused import ConflictError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.checkpointing import Checkpoint
+    from sluice.core.moves.checkpointing import Checkpoint
     from sluice.ports import Archives, Clock, Interruptions, Migrations
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from sluice.core.faults import Fault
-from sluice.core.reasons import Reason
+from sluice.core.lifecycle.faults import Fault
+from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import Clock, Faults
 

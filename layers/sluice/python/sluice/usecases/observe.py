@@ -11,9 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core import job_status
-from sluice.core.marks import MOVE, ORDER, answer, marks_on
-from sluice.core.observation import (
+from sluice.core.clusters.observation import (
     Seen,
     disappeared,
     judge,
@@ -22,7 +20,9 @@ from sluice.core.observation import (
     requested_cpu,
     unfinished_business,
 )
-from sluice.core.workload import Change, State, Workload
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.workload import Change, State, Workload
+from sluice.core.moves.marks import MOVE, ORDER, answer, marks_on
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core import cluster_spec, scheduling_policy, spending, tenants
-from sluice.core.document import DocumentError, Fields, Flaw
+from sluice.core.clusters import cluster_spec
+from sluice.core.kinds import scheduling_policy, tenants
+from sluice.core.kinds.document import DocumentError, Fields, Flaw
+from sluice.core.passes import spending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sluice.core import gangs
-from sluice.core import workload as lifecycle
-from sluice.core.checkpointing import Checkpoint, Part
-from sluice.core.marks import RESTORE_DIGEST, RESTORE_FROM
-from sluice.core.reasons import Reason
-from sluice.core.workload import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
+from sluice.core.moves import gangs
+from sluice.core.moves.checkpointing import Checkpoint, Part
+from sluice.core.moves.marks import RESTORE_DIGEST, RESTORE_FROM
+from sluice.core.values.reasons import Reason
 from sluice.ports import Cluster, Document, Migrations, Workloads
 from sluice.usecases.migrate import make_room
 from sluice.usecases.stopping import pods_of

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sluice.core import checkpointing, gangs, job_status, periodic
-from sluice.core.interruption import CHECKPOINT_REQUESTED, wish
-from sluice.core.observation import Seen
-from sluice.core.periodic import Observed
-from sluice.core.workload import Workload
+from sluice.core.clusters.observation import Seen
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.workload import Workload
+from sluice.core.moves import checkpointing, gangs, periodic
+from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, wish
+from sluice.core.moves.periodic import Observed
 from sluice.ports import Clock, Document, Interruptions, Losses, Nodes
 
 KEPT_MS = 300_000

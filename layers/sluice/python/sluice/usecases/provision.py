@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from sluice.core import job_status
-from sluice.core.capacity import MANAGED, Pool, Seen, plan, read_pool, unscheduled
-from sluice.core.fallback import hopeless
-from sluice.core.launches import lessons
-from sluice.core.quarantine import Ban
-from sluice.core.workload import State, Workload, pending_key
+from sluice.core.clusters.capacity import MANAGED, Pool, Seen, plan, read_pool, unscheduled
+from sluice.core.clusters.fallback import hopeless
+from sluice.core.clusters.launches import lessons
+from sluice.core.clusters.quarantine import Ban
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.workload import State, Workload, pending_key
 from sluice.errors import ClusterError
 from sluice.ports import (
     Catalog,

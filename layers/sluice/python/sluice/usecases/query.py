@@ -9,11 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.cycle import decide
-from sluice.core.happenings import story
-from sluice.core.identity import elsewhere_id
-from sluice.core.submission import NO_QUEUE
-from sluice.core.workload import ON_CLUSTER, State, Workload, blocked_key, pending_key, phase
+from sluice.core.intake.submission import NO_QUEUE
+from sluice.core.lifecycle.happenings import story
+from sluice.core.lifecycle.workload import (
+    ON_CLUSTER,
+    State,
+    Workload,
+    blocked_key,
+    pending_key,
+    phase,
+)
+from sluice.core.passes.cycle import decide
+from sluice.core.values.identity import elsewhere_id
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
 from sluice.usecases.refused import (
@@ -27,7 +34,7 @@ from sluice.usecases.refused import (
 from sluice.usecases.views import Json, Refusals, hardware, workload_view
 
 if TYPE_CHECKING:
-    from sluice.core.admission import Refusal
+    from sluice.core.scheduling.admission import Refusal
     from sluice.ports import (
         Catalog,
         CatalogSnapshot,

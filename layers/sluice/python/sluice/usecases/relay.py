@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.core.happenings import happenings, unrecorded
-from sluice.core.workload import TERMINAL, IntentKind, State, Workload, awaits_release
+from sluice.core.lifecycle.happenings import happenings, unrecorded
+from sluice.core.lifecycle.workload import TERMINAL, IntentKind, State, Workload, awaits_release
 from sluice.ports import Bus, Commands, Kicks, Provisions, Timeline
 
 

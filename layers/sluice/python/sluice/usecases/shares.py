@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.fairness import Shares as FairShares
-from sluice.core.quantity import format_quantity
-from sluice.core.usage import LocalQueueUsage, PastUse
+from sluice.core.scheduling.fairness import Shares as FairShares
+from sluice.core.scheduling.usage import LocalQueueUsage, PastUse
+from sluice.core.values.quantity import format_quantity
 from sluice.usecases.configuration import Configured, configured
 from sluice.usecases.explain import tree_in_use
 from sluice.usecases.views import Json, quantities
 
 if TYPE_CHECKING:
-    from sluice.core.quota import QuotaTree
+    from sluice.core.scheduling.quota import QuotaTree
     from sluice.ports import LedgerState
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core import workload as lifecycle
-from sluice.core.workload import TERMINAL, Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import TERMINAL, Intent, IntentKind, State, Workload
 from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sluice.core.workload import Change
+    from sluice.core.lifecycle.workload import Change
     from sluice.ports import Catalog, Clock, Kicks, Workloads
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

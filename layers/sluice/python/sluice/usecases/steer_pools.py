@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.core.capacity import MANAGED, MANAGER, read_pool
+from sluice.core.clusters.capacity import MANAGED, MANAGER, read_pool
 from sluice.ports import Clusters, Pools
 
 

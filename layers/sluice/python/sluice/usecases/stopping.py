@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sluice.core import job_status
-from sluice.core import workload as lifecycle
-from sluice.core.identity import job_name
-from sluice.core.workload import Change, Workload
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import Change, Workload
+from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document
 
 LEFT_BEHIND_MS = 3_000

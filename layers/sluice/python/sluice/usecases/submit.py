@@ -8,13 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core import completion, dependencies, documents, tenants
-from sluice.core.fitness import impossible
-from sluice.core.identity import digest, workload_id
-from sluice.core.reasons import Reason
-from sluice.core.submission import NO_QUEUE, Accepted, Rejected, submission
-from sluice.core.tenants import Tenant
-from sluice.core.workload import PodSet, State, Workload
+from sluice.core.intake import documents
+from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
+from sluice.core.kinds import tenants
+from sluice.core.kinds.tenants import Tenant
+from sluice.core.lifecycle import completion, dependencies
+from sluice.core.lifecycle.workload import PodSet, State, Workload
+from sluice.core.passes.fitness import impossible
+from sluice.core.values.identity import digest, workload_id
+from sluice.core.values.reasons import Reason
 from sluice.errors import ManifestUnavailable
 from sluice.ports import (
     Catalog,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.core.reservations import held_by
-from sluice.core.workload import checks_key, pending_key, release_key
+from sluice.core.lifecycle.reservations import held_by
+from sluice.core.lifecycle.workload import checks_key, pending_key, release_key
 from sluice.ports import Catalog, Clock, Kicks, Ledgers, Usage, Workloads
 from sluice.usecases.configuration import configured
 from sluice.usecases.dependencies import Dependencies

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sluice.core.completion import LOST_MS
-from sluice.core.workload import TERMINAL
+from sluice.core.lifecycle.completion import LOST_MS
+from sluice.core.lifecycle.workload import TERMINAL
 from sluice.ports import Clock, Completions, TaskTokens, Workloads
 
 LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids, one a minute

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core import checks
-from sluice.core.costs import Bill
-from sluice.core.quantity import format_quantity
-from sluice.core.reasons import Action, Reason
-from sluice.core.recovery import interruptions, recovery
-from sluice.core.stretches import Kind, stretches
-from sluice.core.workload import State, Workload, first_admitted_at, phase, waited_ms
+from sluice.core.accounts.costs import Bill
+from sluice.core.accounts.recovery import interruptions, recovery
+from sluice.core.accounts.stretches import Kind, stretches
+from sluice.core.lifecycle import checks
+from sluice.core.lifecycle.workload import State, Workload, first_admitted_at, phase, waited_ms
+from sluice.core.values.quantity import format_quantity
+from sluice.core.values.reasons import Action, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sluice.core.recovery import Recovery
-    from sluice.core.workload import PodSet
+    from sluice.core.accounts.recovery import Recovery
+    from sluice.core.lifecycle.workload import PodSet
 
 Json = dict[str, Any]
 
@@ -140,7 +140,7 @@ def hardware(
     """What a workload runs or ran on, as far as its flavors and the inventory tell.
 
     `flavors` are ResourceFlavor documents, `nodes` the inventory by node name. Dollars are those
-    of all of its runs, as far as their prices are known (core.costs).
+    of all of its runs, as far as their prices are known (core.accounts.costs).
     """
     labels: dict[str, str] = {}
     for flavor in _flavors(workload).values():

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sluice.core import tenants
-from sluice.core.cycle import decide, schedule
-from sluice.core.documents import Document, Malformed, from_value
-from sluice.core.submission import Accepted, submission
-from sluice.core.workload import State
+from sluice.core.intake.documents import Document, Malformed, from_value
+from sluice.core.intake.submission import Accepted, submission
+from sluice.core.kinds import tenants
+from sluice.core.lifecycle.workload import State
+from sluice.core.passes.cycle import decide, schedule
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import about_quota, options_of, tree_in_use, would_help
 from sluice.usecases.refused import InvalidError
@@ -18,9 +18,9 @@ from sluice.usecases.submit import placed
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.admission import Refusal
-    from sluice.core.cycle import Gathered
-    from sluice.core.workload import Workload
+    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.passes.cycle import Gathered
+    from sluice.core.scheduling.admission import Refusal
     from sluice.ports import CatalogSnapshot, LedgerState
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query

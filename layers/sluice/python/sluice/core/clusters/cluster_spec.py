@@ -1,0 +1,54 @@
+"""The `Cluster` document: what a cluster offers, and where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sluice.core.clusters.capacity import WAITING_PODS
+
+if TYPE_CHECKING:
+    from sluice.core.kinds.document import Fields
+
+KIND: Final = "Cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What a Cluster object says; `flavors` empty: all of them."""
+
+    flavors: tuple[str, ...] = ()
+    cordoned: bool = False
+    region: str = ""
+    buckets: tuple[str, ...] = ()
+    manages_pools: bool = True
+    most_waiting_pods: int = WAITING_PODS
+
+    @property
+    def locations(self) -> frozenset[str]:
+        """The region and the buckets that are near, as placement compares them."""
+        return frozenset({f"s3://{bucket}" for bucket in self.buckets} | {self.region}) - {""}
+
+
+def read(fields: Fields) -> ClusterSpec:
+    """`spec.flavors`: those it offers (none: all); `spec.cordoned`: takes no new work.
+
+    `spec.managePools`: whether `provision` sets limits of labelled NodePools; switched off, it
+    gives back what it has set. `spec.maxWaitingPods`: with more without a node, nobody is admitted.
+    `spec.region` and `spec.buckets` say which data and checkpoints are near.
+    """
+    fields.ignore("apiVersion", "kind", "status")
+    metadata, spec = fields.map("metadata", required=True), fields.map("spec")
+    metadata.text("name", required=True)
+    metadata.ignore("labels", "annotations", "namespace")
+    found = ClusterSpec(
+        flavors=spec.texts("flavors"),
+        cordoned=spec.boolean("cordoned", default=False),
+        region=spec.text("region"),
+        buckets=spec.texts("buckets"),
+        manages_pools=spec.boolean("managePools", default=True),
+        most_waiting_pods=spec.integer("maxWaitingPods", WAITING_PODS, minimum=1),
+    )
+    for each in (fields, metadata, spec):
+        each.close()
+    return found

@@ -1,0 +1,326 @@
+"""What a cluster shows, and which changes of records follow from it. Pure, apart from its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluice.core.accounts import machines
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.cost_limit import overspent
+from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload
+from sluice.core.moves.checkpointing import DUMPING, mode
+from sluice.core.moves.gangs import waits_for_part
+from sluice.core.moves.interruption import epoch_ms
+from sluice.core.moves.marks import LEAVING, marks_on
+from sluice.core.values.backoff import backoff_ms
+from sluice.core.values.quantity import parse_quantity
+from sluice.core.values.reasons import Reason
+
+Document = dict[str, Any]
+Key = tuple[str, int]
+
+LATE_DISPATCH_MS = 15_000
+CHECKPOINT = "sluice.dev/checkpoint"
+
+
+@dataclass
+class Seen:
+    """The Jobs (by workload, generation) and pods of ours on a cluster, as last seen."""
+
+    jobs: dict[Key, Document] = field(default_factory=dict)
+    pods: dict[Key, dict[str, Document]] = field(default_factory=dict)
+    noted: dict[Key, str] = field(default_factory=dict)
+    leaving: dict[str, str] = field(default_factory=dict)
+    """Pods (by UID) on machines that go away, and the workloads to which they belong."""
+    gated: dict[str, str] = field(default_factory=dict)
+    """Pods (by UID) that wait for their part of a set, and the workloads to which they belong."""
+    reminded: set[Key] = field(default_factory=set)
+    counted: set[str] = field(default_factory=set)
+    """Nodes that stand in the inventory; their ends are understood."""
+    strange: set[str] = field(default_factory=set)
+    """Nodes with pods of ours that do not stand there yet."""
+    inventory: dict[str, Document] = field(default_factory=dict)
+    """By node name: machines with their prices, as last counted; those that are gone stay."""
+
+    def fresh_news(self, key: Key) -> bool:
+        """Whether the Job says something that it had not said at the last question."""
+        news, before = self._news(key), self.noted.get(key, "")
+        self.noted[key] = news
+        return news not in ("", before)
+
+    def _news(self, key: Key) -> str:
+        job = self.jobs.get(key)
+        if job is None:
+            return "gone"
+        if job_status.outcome(job) is not None:
+            return "ended"
+        if job_status.all_ready(job):
+            return "ready"
+        return str(job_status.stuck(self.pods_of(*key)) or "")
+
+    def take(self, kind: str, change: str, document: Document) -> Key | None:
+        """Remember one event; the workload and generation that it is about."""
+        key = job_status.owner(document)
+        if key is None or job_status.child(document):
+            return None
+        uid = document["metadata"]["uid"]
+        if kind == "Pod":
+            pods = self.pods.setdefault(key, {})
+            if change == "DELETED":
+                pods.pop(uid, None)
+                self.leaving.pop(uid, None)
+                self.gated.pop(uid, None)
+            else:
+                pods[uid] = document
+                if (node := document["spec"].get("nodeName")) and node not in self.counted:
+                    self.strange.add(node)
+                if LEAVING in marks_on(document):
+                    self.leaving[uid] = key[0]
+                if waits_for_part(document):
+                    self.gated[uid] = key[0]
+                else:
+                    self.gated.pop(uid, None)
+        elif change != "DELETED":
+            self.jobs[key] = document
+        elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
+            del self.jobs[key]
+        return key
+
+    def know(self, nodes: Iterable[str], rows: Iterable[Document] = ()) -> None:
+        """These nodes, and whatever was strange before they were listed, are looked for no more.
+
+        `rows` of the inventory are of those among them that are machines of EC2.
+        """
+        rows = list(rows)
+        # Karpenter labels a node a moment after it has joined; until then it has no price.
+        unlabelled = {row["node"] for row in rows if not row["type"]}
+        self.counted |= {*nodes, *self.strange} - unlabelled
+        self.strange &= unlabelled
+        self.inventory |= {row["node"]: row for row in rows}
+
+    def settle(self, active: Container[str], before: int) -> None:
+        """Forget Jobs that ended before a time (epoch ms) unless a record is active: all is said.
+
+        Kubernetes keeps ended Jobs for an hour, so they are most of what a list shows.
+        """
+        for key, job in list(self.jobs.items()):
+            if key[0] not in active and 0 < job_status.ended_at(job) < before:
+                del self.jobs[key]
+                self.pods.pop(key, None)
+
+    def ids(self) -> list[str]:
+        return list(dict.fromkeys(workload for workload, _ in self.jobs))
+
+    def pods_of(self, workload_id: str, generation: int) -> list[Document]:
+        return list(self.pods.get((workload_id, generation), {}).values())
+
+
+def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Iterator[Change]:
+    """What the Job of the present generation says: running, finished, or late with its pods."""
+    job = seen.jobs.get((workload.id, workload.generation))
+    if job is None or not workload.uid or job["metadata"]["uid"] != workload.uid:
+        return
+    pods = seen.pods_of(workload.id, workload.generation)
+    ended = job_status.outcome(job)
+    if ended is not None:
+        # Whatever the record said when it was read: the Job may have been deleted since.
+        obeyed = job_status.ended_by_deletion(job)
+        if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
+            machine = machines.held(pods, seen.inventory, workload.machine)
+            yield lifecycle.finish(workload, _result(ended, pods), now, machine)
+    elif workload.state is State.DISPATCHED:
+        machine = machines.held(pods, seen.inventory, workload.machine)
+        for change in _ongoing(workload, job, pods, now, pods_ready_ms):
+            yield lifecycle.noting(change, machine)
+
+
+def _ongoing(
+    workload: Workload, job: Document, pods: Sequence[Document], now: int, pods_ready_ms: int
+) -> Iterator[Change]:
+    """Of a Job that has not ended."""
+    if (too_dear := overspent(workload, now)) is not None:
+        yield lifecycle.reclaim(workload, too_dear)
+    elif not workload.started_at:
+        if job_status.all_ready(job):
+            yield lifecycle.start(workload, now)
+        else:
+            yield from _not_started(workload, pods, now, pods_ready_ms)
+    elif begun_anew(workload, pods):
+        message = "its machine vanished, and Kubernetes began anew; it goes on from its checkpoint"
+        intent = Intent(IntentKind.MIGRATE, Reason.RESTORING_CHECKPOINT, message)
+        yield lifecycle.reclaim(workload, intent)
+
+
+def _not_started(
+    workload: Workload, pods: Sequence[Document], now: int, pods_ready_ms: int
+) -> Iterator[Change]:
+    """An image that cannot be had ends it; what may yet be mended, such as a Secret, is waited for.
+
+    The kubelet's message may differ at each of its attempts, so only another word is told again.
+    """
+    stuck = job_status.stuck(pods)
+    if stuck is not None and stuck.code is Reason.IMAGE_PULL:
+        yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, stuck.code, str(stuck)))
+    elif now - workload.dispatched_at > pods_ready_ms:
+        yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, stuck))
+    elif stuck is not None:
+        told = workload.reason.get("code"), workload.reason.get("message", "").partition(":")[0]
+        if told != (stuck.code, stuck.word):
+            yield lifecycle.hinder(workload, stuck.code, str(stuck))
+
+
+def begun_anew(workload: Workload, pods: Sequence[Document]) -> bool:
+    """Whether a pod replaces a vanished one of which there is a later state than its own.
+
+    A pod that was retried after a failure is no such pod: it would only fail again.
+    """
+    if mode(workload.options) not in DUMPING or workload.checkpoint_at <= workload.started_at:
+        return False
+    if any(job_status.failed_by_itself(pod) for pod in pods):
+        return False
+    made = [pod["metadata"].get("creationTimestamp", "") for pod in pods]
+    return any(text and epoch_ms(text) > workload.checkpoint_at for text in made)
+
+
+def disappeared(workload: Workload, seen: Seen, now: int) -> Iterator[Change]:
+    """A Job that is no longer there: the proof that a reclaimed generation is gone, or a loss."""
+    job = seen.jobs.get((workload.id, workload.generation))
+    if workload.state not in (State.DISPATCHED, State.RECLAIMING) or workload.gone:
+        return
+    if job is not None and (not workload.uid or job["metadata"]["uid"] == workload.uid):
+        return
+    pods = seen.pods_of(workload.id, workload.generation)
+    if any(job_status.running_pod(pod) for pod in pods):
+        return  # somebody deleted the Job without its pods: they still count
+    if workload.state is State.RECLAIMING:
+        yield lifecycle.gone(workload)
+    else:
+        message = f"its Job vanished from {workload.cluster}"
+        intent = Intent(IntentKind.REQUEUE, Reason.JOB_LOST, message, not_before=now)
+        yield lifecycle.reclaim(workload, intent)
+
+
+def orphans(
+    known: Mapping[str, Workload], seen: Seen, only: Container[Key] | None = None
+) -> Iterator[Document]:
+    """Jobs that no record stands for: left by a stale dispatcher, or of an ended generation."""
+    for key, job in seen.jobs.items():
+        workload_id, generation = key
+        workload = known.get(workload_id)
+        if job["metadata"].get("deletionTimestamp") or (only is not None and key not in only):
+            continue
+        if workload is None or workload.generation != generation:
+            yield job
+        elif workload.state is State.ADMITTED:
+            continue
+        elif workload.state in (State.DISPATCHED, State.RECLAIMING, State.FINISHED):
+            if workload.uid and workload.uid != job["metadata"]["uid"]:
+                yield job
+        else:
+            yield job
+
+
+def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> list[str]:
+    """Workloads whose command was lost: not dispatched, not un-suspended, not deleted yet.
+
+    Or whose pods wait for their parts of a set.
+
+    A dispatch is asked for once: under load its command may only be waiting for its turn, and
+    repetitions would make the queue longer.
+    """
+    late = []
+    for workload in records:
+        key = workload.id, workload.generation
+        job = seen.jobs.get(key)
+        if workload.state is State.DISPATCHED and workload.id in seen.gated.values():
+            late.append(workload.id)
+        elif workload.state is State.RECLAIMING:
+            migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
+            deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
+            if migrating or not (workload.gone or (deleting and not _left_behind(seen, key))):
+                late.append(workload.id)
+        elif _dispatch_is_late(workload, job, now - LATE_DISPATCH_MS) and key not in seen.reminded:
+            seen.reminded.add(key)
+            late.append(workload.id)
+    return late
+
+
+def _left_behind(seen: Seen, key: Key) -> bool:
+    """Whether a deleted Job is kept only by pods that have ended: their node may have gone, too."""
+    pods = seen.pods_of(*key)
+    return bool(pods) and not any(job_status.running_pod(pod) for pod in pods)
+
+
+def _dispatch_is_late(workload: Workload, job: Document | None, since: int) -> bool:
+    if workload.state is State.ADMITTED:
+        return not workload.gated and workload.admitted_at < since
+    claimed = workload.state is State.DISPATCHED and workload.dispatched_at < since
+    return claimed and job is not None and job_status.suspended(job)
+
+
+def requested_cpu(seen: Seen) -> dict[str, int]:
+    """Node → millicores that our running pods request there."""
+    total: dict[str, int] = {}
+    for pods in seen.pods.values():
+        for pod in pods.values():
+            node = pod["spec"].get("nodeName")
+            if node and job_status.running_pod(pod):
+                for container in pod["spec"]["containers"]:
+                    requests = (container.get("resources") or {}).get("requests") or {}
+                    total[node] = total.get(node, 0) + parse_quantity(
+                        "cpu", str(requests.get("cpu", "0"))
+                    )
+    return total
+
+
+def node_row(node: Document, now: int) -> Document | None:
+    """One line of the inventory; None for a machine that is no EC2 instance."""
+    metadata, labels = node["metadata"], node["metadata"].get("labels") or {}
+    provider = (node.get("spec") or {}).get("providerID", "")
+    if not provider.startswith("aws:///"):
+        return None
+    conditions: Sequence[Document] = (node.get("status") or {}).get("conditions") or ()
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return {
+        "instance": provider.rsplit("/", 1)[-1],
+        "node": metadata["name"],
+        "type": labels.get("node.kubernetes.io/instance-type", ""),
+        "zone": labels.get("topology.kubernetes.io/zone", ""),
+        "capacity_type": labels.get("karpenter.sh/capacity-type", ""),
+        "nodepool": labels.get("karpenter.sh/nodepool", ""),
+        "created": metadata.get("creationTimestamp", ""),
+        "allocatable": dict((node.get("status") or {}).get("allocatable") or {}),
+        "ready": ready,
+        "reservation": labels.get("karpenter.k8s.aws/capacity-reservation-id", ""),
+        "checkpoint": labels.get(CHECKPOINT, ""),
+        "checkpoint_reason": (metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
+        "seen_at": now,
+    }
+
+
+def _result(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any]:
+    result = dict(ended) | {"exit_codes": job_status.exit_codes(pods)}
+    result["nodes"] = sorted(
+        {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+    )
+    killed = ended["reason"] == job_status.TOO_LONG  # so that what its pods say is no cause
+    if not (ended["succeeded"] or killed) and (why := job_status.why_failed(pods)):
+        result["message"] = why
+    return result
+
+
+def _too_late(
+    workload: Workload, now: int, pods_ready_ms: int, stuck: job_status.Stuck | None
+) -> Intent:
+    wait = backoff_ms(workload.requeues)
+    message = (
+        f"not all pods were ready within {pods_ready_ms // 1000} s;"
+        f" back in the queue, next try in {wait // 1000} s"
+    )
+    code = Reason.WAITING_FOR_NODE
+    if stuck is not None:
+        code, message = stuck.code, f"{stuck}; {message}"
+    return Intent(IntentKind.REQUEUE, code, message, not_before=now + wait)

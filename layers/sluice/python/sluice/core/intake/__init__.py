@@ -1,0 +1,1 @@
+"""From a submitted document to the Job that runs it: reading, vetting, rendering."""

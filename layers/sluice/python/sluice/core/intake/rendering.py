@@ -1,0 +1,363 @@
+"""Renders an admitted workload to the Kubernetes objects that run it; pure, dict in, dict out."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from sluice.core.intake import pod_security, reserved_names
+from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
+from sluice.core.kinds.requests import jobs, parallel_pods
+from sluice.core.kinds.tenants import PodSecurity
+from sluice.core.lifecycle.options import CheckpointMode, FailureAction
+from sluice.core.moves import gangs
+from sluice.core.moves import marks as known_marks
+from sluice.core.values.identity import job_name, volume_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sluice.core.kinds.model import ResourceFlavor, Toleration
+    from sluice.core.lifecycle.options import Options, S3Volume
+    from sluice.core.lifecycle.workload import PodSetAssignment
+
+WORKLOAD: Final = "sluice.dev/workload"
+GENERATION: Final = "sluice.dev/generation"
+QUEUE: Final = "sluice.dev/queue"
+MANAGED: Final = "sluice.dev/managed"
+RESTORE_FROM: Final = known_marks.RESTORE_FROM
+POD_SET: Final = "sluice.dev/pod-set"
+_TTL_SECONDS: Final = 3600
+_DEFAULT_GRACE_SECONDS: Final = 30
+_IGNORE_DISRUPTION: Final = {
+    "action": "Ignore",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
+# What the standard cannot overcommit: Kubernetes wants the limit to equal the request.
+_OVERCOMMITTED: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one pod set runs: its admitted count, and what its flavors say about nodes."""
+
+    count: int
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+
+
+def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Placement:
+    """What the flavors of an admitted pod set say about its nodes."""
+    labels: dict[str, str] = {}
+    tolerations: list[Mapping[str, str]] = []
+    for name in sorted(set(assigned.flavors.values())):
+        flavor = flavors[name]
+        labels |= flavor.node_labels
+        tolerations += [
+            {"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect.value}
+            for t in flavor.node_taints
+        ]
+        tolerations += [_toleration(t) for t in flavor.tolerations]
+    return Placement(assigned.count, labels, tolerations)
+
+
+def _toleration(given: Toleration) -> Mapping[str, str]:
+    written = {"key": given.key, "operator": given.operator, "value": given.value}
+    if given.effect is not None:
+        written["effect"] = given.effect.value
+    return {name: text for name, text in written.items() if text}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One generation of a workload as it is to be rendered.
+
+    `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
+    alternatives for required node affinity, such as those that avoid quarantined offerings.
+    `checkpoints` is the address (`s3://BUCKET/PREFIX/`) below which node agents store them.
+    """
+
+    id: str
+    name: str
+    namespace: str
+    queue: str
+    generation: int
+    placements: Mapping[str, Placement]
+    options: Options
+    restore_from: str | None = None
+    node_selector_terms: Sequence[Mapping[str, Any]] = ()
+    checkpoints: str = ""
+
+
+def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
+    """The objects to create, volumes first: PersistentVolume and claim per S3 volume, then the Job.
+
+    `manifest` is the vetted Job or JobSet (`submission.kubernetes_object` of the stored document).
+    The Job is suspended and named by workload and generation; volumes are named by workload
+    alone, since they outlive a generation.
+    """
+    rendered = without_nulls(copy.deepcopy(dict(manifest)))
+    rendered.pop("status", None)
+    metadata = rendered.get("metadata") or {}
+    rendered["metadata"] = {
+        "name": job_name(run.id, run.generation),
+        "namespace": run.namespace,
+        "labels": _kept(metadata.get("labels")) | _labels(run),
+        "annotations": _kept(metadata.get("annotations")) | {"sluice.dev/name": run.name},
+    }
+    if run.restore_from:
+        rendered["metadata"]["annotations"][RESTORE_FROM] = run.restore_from
+    spec = rendered["spec"]
+    spec["suspend"] = True
+    spec.setdefault("ttlSecondsAfterFinished", _TTL_SECONDS)
+    for pod_set, replicas, job, _ in jobs(rendered):
+        _job(job, replicas, pod_set, run)
+    for entry in spec.get("replicatedJobs") or []:
+        entry["template"]["spec"].pop("suspend", None)  # the JobSet suspends its Jobs
+        template = entry["template"].get("metadata") or {}
+        entry["template"]["metadata"] = _template_metadata(template, _labels(run))
+    return [*_volumes(run), rendered]
+
+
+def _labels(run: Run) -> dict[str, str]:
+    return {
+        WORKLOAD: run.id,
+        GENERATION: str(run.generation),
+        QUEUE: run.queue.rpartition("/")[2],
+        MANAGED: "true",
+    }
+
+
+def _kept(written: Mapping[str, str] | None) -> dict[str, str]:
+    """The submitter's labels or annotations that reach the cluster."""
+    return {key: text for key, text in (written or {}).items() if reserved_names.passed_on(key)}
+
+
+def _template_metadata(written: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"labels": _kept(written.get("labels")) | dict(labels)}
+    if annotations := _kept(written.get("annotations")):
+        metadata["annotations"] = annotations
+    return metadata
+
+
+def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
+    placement = run.placements[pod_set]
+    if placement.count < replicas * parallel_pods(job):  # partial admission
+        job["parallelism"] = placement.count
+    # Only then is a pod replaced after it is gone, and two never run at once.
+    job["podReplacementPolicy"] = "Failed"
+    retries = run.options.get("recovery", {}).get("retries")
+    if retries is not None:
+        job["backoffLimit"] = retries
+    longest = run.options.get("deadlines", {}).get("max_runtime_seconds")
+    if longest:
+        job.setdefault("activeDeadlineSeconds", longest)
+    template = job["template"]
+    pod = template["spec"]
+    if pod["restartPolicy"] == "Never":  # Kubernetes knows failure policies for these pods only
+        policy = job.setdefault("podFailurePolicy", {})
+        own = _by_exit_code(run.options.get("recovery", {}).get("rules", ()))
+        policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *own, *policy.get("rules", [])]
+    labels = _labels(run) | {POD_SET: pod_set}
+    template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
+    annotations = template["metadata"].setdefault("annotations", {})
+    annotations["karpenter.sh/do-not-disrupt"] = "true"
+    annotations |= _checkpoint_marks(run)
+    if run.restore_from and restores_set(run):
+        pod["schedulingGates"] = [{"name": gangs.GATE}]  # until it is handed its own part
+    elif run.restore_from:
+        annotations[RESTORE_FROM] = run.restore_from
+    _pod(pod, placement, run)
+
+
+def _by_exit_code(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """`recovery.onFailure.rules` in Kubernetes' words, of which a Job may have few: one an action.
+
+    The first rule that names an exit code counts for it.
+    """
+    actions: dict[int, str] = {}
+    for rule in rules:
+        retried = "Count" if rule["counts_against_budget"] else "Ignore"
+        action = "FailJob" if rule["action"] == FailureAction.FAIL else retried
+        for code in rule["exit_codes"]:
+            if code:  # 0 is no failure
+                actions.setdefault(code, action)
+    return [
+        {
+            "action": action,
+            "onExitCodes": {
+                "operator": "In",
+                "values": sorted(code for code, each in actions.items() if each == action),
+            },
+        }
+        for action in dict.fromkeys(actions.values())
+    ]
+
+
+def _checkpoint_marks(run: Run) -> dict[str, str]:
+    """What the node agent has to know to save the pod."""
+    checkpoint = run.options.get("checkpoint", {})
+    marks = {
+        known_marks.DRIVER: checkpoint.get("mode"),
+        known_marks.SIGNAL: checkpoint.get("signal"),
+    }
+    if run.checkpoints:
+        marks[known_marks.DESTINATION] = f"{run.checkpoints}{run.id}/{run.generation}/"
+    return {name: text for name, text in marks.items() if text} if checkpoint else {}
+
+
+def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
+    security = run.options.get("security", {})
+    pod["automountServiceAccountToken"] = False
+    grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+    asked = run.options.get("checkpoint", {}).get("grace_seconds", 0)
+    pod["terminationGracePeriodSeconds"] = min(max(grace, asked), MAX_GRACE_SECONDS)
+    if account := security.get("service_account"):
+        pod["serviceAccountName"] = account
+    if placement.node_labels:
+        pod["nodeSelector"] = dict(placement.node_labels)
+    if placement.tolerations:
+        pod["tolerations"] = [dict(each) for each in placement.tolerations]
+    if run.node_selector_terms:
+        terms = [copy.deepcopy(dict(term)) for term in run.node_selector_terms]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        pod["affinity"] = {"nodeAffinity": required}
+    level = PodSecurity(security.get("level", PodSecurity.RESTRICTED))
+    pod_security.harden(pod, level, run_as_user=security.get("run_as_user", 0))
+    volumes = run.options.get("volumes", [])
+    if volumes:
+        pod.setdefault("volumes", []).extend(_pod_volume(volume, run) for volume in volumes)
+    for _, container in pod_security.containers(pod):
+        _container(container, volumes, run)
+    if run.restore_from and restores_from_image(run):
+        pod["containers"][0]["image"] = run.restore_from
+
+
+def restores_from_image(run: Run) -> bool:
+    """Whether the checkpoint is an image, from which the container runtime restores by itself."""
+    return dumped(run) and not (run.restore_from or "").startswith("s3://")
+
+
+def restores_set(run: Run) -> bool:
+    """Whether each pod has a dump of its own, which its template cannot name."""
+    return dumped(run) and gangs.is_set(run.restore_from or "")
+
+
+def dumped(run: Run) -> bool:
+    return run.options.get("checkpoint", {}).get("mode") == CheckpointMode.KUBELET
+
+
+def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run) -> None:
+    # In front, so that the submitter's own variables may refer to them.
+    container["env"] = [*environment(run), *container.get("env", [])]
+    mounts = [
+        {"name": volume["name"], "mountPath": volume["mount_path"]}
+        | ({"readOnly": True} if volume.get("read_only") else {})
+        for volume in volumes
+    ]
+    if mounts:
+        container.setdefault("volumeMounts", []).extend(mounts)
+    resources = container.get("resources") or {}
+    for resource, each in (resources.get("requests") or {}).items():
+        if resource not in _OVERCOMMITTED:
+            resources.setdefault("limits", {}).setdefault(resource, each)
+
+
+def environment(run: Run) -> list[dict[str, str]]:
+    """The variables that tell a container who it is and where its checkpoints go."""
+    checkpoint = run.options.get("checkpoint", {})
+    values: dict[str, object] = {
+        "SLUICE_WORKLOAD_ID": run.id,
+        "SLUICE_WORKLOAD_NAME": run.name,
+        "SLUICE_GENERATION": run.generation,
+        "SLUICE_QUEUE": run.queue,
+        "SLUICE_CHECKPOINT_MODE": checkpoint.get("mode"),
+        "SLUICE_CHECKPOINT_URI": checkpoint.get("uri"),
+        "SLUICE_CHECKPOINT_DIR": checkpoint_folder(run.options),
+        "SLUICE_CHECKPOINT_SIGNAL": checkpoint.get("signal"),
+        "SLUICE_CHECKPOINT_GRACE_SECONDS": checkpoint.get("grace_seconds"),
+        "SLUICE_CHECKPOINT_INTERVAL_SECONDS": checkpoint.get("interval_seconds"),
+        "SLUICE_RESTORE_FROM": run.restore_from,
+    }
+    return [
+        {"name": name, "value": str(value)} for name, value in values.items() if value is not None
+    ]
+
+
+def checkpoint_folder(options: Options) -> str | None:
+    """Where the checkpoints' address lies in the container, if a writable volume covers it."""
+    uri = options.get("checkpoint", {}).get("uri", "")
+    for volume in options.get("volumes", []):
+        source = f"s3://{volume['bucket']}/{volume.get('prefix', '')}"
+        if f"{uri}/".startswith(source) and not volume.get("read_only"):
+            below = uri[len(source) :].strip("/")
+            return f"{volume['mount_path']}/{below}" if below else volume["mount_path"]
+    return None
+
+
+def _pod_volume(volume: S3Volume, run: Run) -> dict[str, Any]:
+    claim: dict[str, Any] = {"claimName": volume_name(run.id, volume["name"])}
+    if volume.get("read_only"):
+        claim["readOnly"] = True
+    return {"name": volume["name"], "persistentVolumeClaim": claim}
+
+
+def _volumes(run: Run) -> list[dict[str, Any]]:
+    """Static provisioning for the Mountpoint for Amazon S3 CSI driver, one pair per volume."""
+    objects: list[dict[str, Any]] = []
+    for volume in run.options.get("volumes", []):
+        name = volume_name(run.id, volume["name"])
+        metadata = {"name": name, "labels": {WORKLOAD: run.id, MANAGED: "true"}}
+        access = ["ReadOnlyMany" if volume.get("read_only") else "ReadWriteMany"]
+        attributes = {"bucketName": volume["bucket"], "authenticationSource": "pod"}
+        if region := volume.get("region"):
+            attributes["stsRegion"] = region
+        storage = {"storage": "1Ti"}  # mandatory, and ignored by the driver
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": metadata,
+                "spec": {
+                    "capacity": storage,
+                    "accessModes": access,
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "storageClassName": "",
+                    "claimRef": {"namespace": run.namespace, "name": name},
+                    "mountOptions": _mount_options(volume, run),
+                    "csi": {
+                        "driver": "s3.csi.aws.com",
+                        "volumeHandle": name,
+                        "volumeAttributes": attributes,
+                    },
+                },
+            }
+        )
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": metadata | {"namespace": run.namespace},
+                "spec": {
+                    "accessModes": access,
+                    "storageClassName": "",
+                    "volumeName": name,
+                    "resources": {"requests": storage},
+                },
+            }
+        )
+    return objects
+
+
+def _mount_options(volume: S3Volume, run: Run) -> list[str]:
+    writable = ["allow-delete", "allow-overwrite"]
+    options = ["read-only"] if volume.get("read_only") else writable
+    if region := volume.get("region"):
+        options = [*options, f"region {region}"]
+    if prefix := volume.get("prefix"):
+        options = [*options, f"prefix {prefix}"]
+    if user := run.options.get("security", {}).get("run_as_user"):
+        # Else only root could read the mount, and pods under `restricted` are not root.
+        options = [*options, "allow-other", f"uid={user}", f"gid={user}"]
+    return options

@@ -1,0 +1,394 @@
+"""Decides about one submission: a workload to queue, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sluice.core.intake import short_form, vetting
+from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
+from sluice.core.intake.pod_security import containers
+from sluice.core.intake.reserved_names import (
+    PRIORITY_LABELS,
+    QUEUE_LABELS,
+    annotation_refusal,
+    label_refusal,
+)
+from sluice.core.kinds.document import Flaw
+from sluice.core.kinds.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
+from sluice.core.kinds.spec_fields import SpecFields
+from sluice.core.lifecycle import options as workload_options
+from sluice.core.values.identity import canonical_json, digest, elsewhere_id, workload_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sluice.core.kinds.tenants import Tenant
+    from sluice.core.lifecycle.options import Options
+
+BATCH: Final = "batch/v1"
+NO_QUEUE: Final = "-"  # under this name rejected documents are listed that have no queue
+JOBSET: Final = "jobset.x-k8s.io/v1alpha2"
+MAX_ERRORS: Final = 50
+_KINDS: Final = {"Workload": API_VERSION, "Job": BATCH, "JobSet": JOBSET}
+_SHOWN: Final = 500
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
+_PREFIX: Final = re.compile(r"[a-z0-9][-a-z0-9.]{0,57}", re.ASCII)
+_QUEUE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
+GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A workload to queue; its fields are those of the Workload record.
+
+    `queue` is `namespace/localQueue`, still to be looked up, and so is `priority_class` (None:
+    the queue's default). `kind` is what runs it, Job or JobSet. `manifest` is the canonical JSON
+    of the document as submitted.
+    """
+
+    id: str
+    name: str
+    namespace: str
+    queue: str
+    kind: str
+    tenant: str
+    digest: str
+    priority_class: str | None
+    pod_sets: list[PodSet]
+    options: Options
+    manifest: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A submission that stays visible with all its errors, each with a field path."""
+
+    id: str
+    name: str
+    namespace: str
+    queue: str
+    tenant: str
+    digest: str
+    errors: list[dict[str, str]]
+    manifest: str
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What one kind of document says, before anybody judged the whole."""
+
+    queue: str
+    priority_class: str | None
+    options: Options
+    job: dict[str, Any]
+    path: str  # where the Job lies in the document
+    origins: Mapping[str, str]  # fields of the compiled Job and where they come from
+
+
+def submission(
+    document: Document | Malformed, *, tenant: Tenant, key: str, now_ms: int
+) -> Accepted | Rejected:
+    """Judges one document of an authenticated tenant; never raises.
+
+    `key` names the submission if the document has no idempotency key of its own: the message's
+    or event's id. A rejected workload lies in a namespace of the tenant, whatever the document
+    says, so that nobody can take the ids of others.
+    """
+    if isinstance(document, Malformed):
+        return _rejected({}, document.flaws, tenant, document.key(key), now_ms)
+    body, flaws = document.body, list[Flaw]()
+    namespace = _namespace(body, tenant, flaws)
+    declared = document.declared_key()
+    if declared is not None and not valid_key(declared):
+        flaws.append(Flaw("", _key_path(body), "must be 1 to 63 of a-z, 0-9 and '-'"))
+    name = _name(body, flaws)
+    reading = _read(body, tenant, flaws)
+    sets: list[PodSet] = []
+    if reading is not None:
+        found = vetting.vet(reading.job, tenant, reading.path)
+        if not found:
+            sets = pod_sets(vetting.without_nulls(reading.job), found, reading.path)
+            found += _too_much(sets, tenant, reading.path)
+            found += _collisions(reading)
+        flaws += [_at_origin(flaw, reading) for flaw in found]
+        _queue(reading.queue, namespace, _queue_path(body), flaws)
+    if flaws or reading is None:
+        return _rejected(body, flaws, tenant, document.key(key), now_ms)
+    identifier = workload_id(namespace, document.key(key))
+    return Accepted(
+        id=identifier,
+        name=name or f"{_generated(body)}{identifier[:5]}",
+        namespace=namespace,
+        queue=f"{namespace}/{reading.queue.rpartition('/')[2]}",
+        kind=reading.job["kind"],
+        tenant=tenant.name,
+        digest=digest(body),
+        priority_class=reading.priority_class,
+        pod_sets=sets,
+        options=_with_security(reading.options, tenant),
+        manifest=canonical_json(body),
+        created_at=now_ms,
+    )
+
+
+def kubernetes_object(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The Job or JobSet of a stored, accepted document, for `rendering.render`."""
+    if document.get("kind") != "Workload":
+        return dict(document)
+    spec = document["spec"]
+    return _compiled(SpecFields(spec, "", []), document.get("metadata") or {}).job
+
+
+def _read(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        flaws.append(Flaw("", "kind", f"{kind!r:.40} is not one of {', '.join(_KINDS)}"))
+        return None
+    if version != _KINDS[kind]:
+        flaws.append(Flaw("", "apiVersion", f"must be {_KINDS[kind]} for a {kind}"))
+        return None
+    return (_workload if kind == "Workload" else _plain)(body, tenant, flaws)
+
+
+def _workload(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
+    top = SpecFields(body, "", flaws)
+    top.ignore("apiVersion", "kind", "status")
+    metadata, spec = top.map("metadata"), top.map("spec", required=True)
+    metadata.ignore("name", "generateName", "namespace", "idempotencyKey")
+    for written in ("labels", "annotations"):
+        _map_of_text(metadata, written)
+    spec.knows("queue", "priority", "job", *short_form.FIELDS)
+    queue = spec.text("queue", required=True)
+    priority = spec.name("priority") or None
+    options = workload_options.read(spec, tenant)
+    compiled = _compiled(spec, {})
+    for fields in (spec, metadata, top):
+        fields.close()
+    return _Reading(
+        queue=queue,
+        priority_class=priority,
+        options=options,
+        job=compiled.job,
+        path="spec.job" if spec.has("job") else "",
+        origins=compiled.origins,
+    )
+
+
+def _compiled(spec: SpecFields, metadata: Mapping[str, Any]) -> short_form.Compiled:
+    """The Job of a Workload, verbatim or from short fields, with the Workload's labels."""
+    if spec.has("job"):
+        for key in short_form.FIELDS:
+            if spec.has(key):
+                spec.wrong(key, "stands in spec.job already; keep one of the two")
+        job = spec.raw("job")
+        if not isinstance(job, dict):
+            spec.wrong("job", "must be a Job or a JobSet")
+            job = {}
+        job = {"apiVersion": BATCH, "kind": "Job"} | job
+        if job["kind"] not in ("Job", "JobSet") or job["apiVersion"] != _KINDS[job["kind"]]:
+            spec.wrong("job", f"must be a Job of {BATCH} or a JobSet of {JOBSET}")
+        compiled = short_form.Compiled(job)
+    else:
+        compiled = short_form.compile_job(spec)
+        if spec.has("minParallelism"):
+            least = spec.integer("minParallelism", 1, minimum=1)
+            annotations = {MIN_PARALLELISM[0]: str(least)}
+            compiled.job["metadata"] = {"annotations": annotations}
+            place = {f"metadata.annotations[{MIN_PARALLELISM[0]}]": "spec.minParallelism"}
+            compiled = replace(compiled, origins={**compiled.origins, **place})
+    if labels := metadata.get("labels"):
+        own = dict(compiled.job.get("metadata") or {})
+        own["labels"] = labels | (own.get("labels") or {})
+        compiled.job["metadata"] = own
+    return compiled
+
+
+def _plain(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
+    """A Job or JobSet whose labels and annotations say where it belongs."""
+    del tenant  # a plain manifest asks for nothing that a tenant could be refused here
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict):
+        flaws.append(
+            Flaw("", "metadata", f"is missing; label the {body['kind']} {QUEUE_LABELS[0]}")
+        )
+        return None
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if not isinstance(labels, dict) or not isinstance(annotations, dict):
+        flaws.append(Flaw("", "metadata", "labels and annotations must be maps of text"))
+        return None
+    queue = _first(QUEUE_LABELS, labels)
+    if queue is None:
+        message = f"is missing; name the queue, for example {QUEUE_LABELS[0]}: research"
+        flaws.append(Flaw("", f"metadata.labels[{QUEUE_LABELS[0]}]", message))
+    return _Reading(
+        queue=str(queue or ""),
+        priority_class=_first(PRIORITY_LABELS, {**labels, **annotations}),
+        options=workload_options.from_annotations(annotations, flaws, "metadata.annotations"),
+        job=body,
+        path="",
+        origins={},
+    )
+
+
+def _first(names: Iterable[str], values: Mapping[str, Any]) -> str | None:
+    return next((str(values[name]) for name in names if values.get(name) is not None), None)
+
+
+def _map_of_text(metadata: SpecFields, key: str) -> None:
+    """Labels and annotations of a Workload obey the rules of those of a Job."""
+    for name, text in metadata.string_map(key).items():
+        refusal = label_refusal(name, text) if key == "labels" else annotation_refusal(name)
+        if refusal:
+            metadata.wrong(f"{key}[{name[:300]}]", refusal)
+
+
+def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = body.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _namespace(body: Mapping[str, Any], tenant: Tenant, flaws: list[Flaw]) -> str:
+    namespace = _metadata(body).get("namespace") or tenant.home
+    if not tenant.namespaces:
+        flaws.append(Flaw("", "metadata.namespace", f"tenant {tenant.name} has no namespace yet"))
+    elif namespace not in tenant.namespaces:
+        message = f"tenant {tenant.name} may use only {', '.join(tenant.namespaces)}"
+        flaws.append(Flaw("", "metadata.namespace", message))
+    return str(namespace)
+
+
+def _name(body: Mapping[str, Any], flaws: list[Flaw]) -> str:
+    """The valid name of a document; empty if it is to be made up."""
+    for key, pattern in (("name", _NAME), ("generateName", _PREFIX)):
+        written = _metadata(body).get(key)
+        if written is None or (isinstance(written, str) and pattern.fullmatch(written)):
+            continue
+        message = "must be at most 58 of a-z, 0-9, '-' and '.', starting with a letter or digit"
+        # The vetting of plain manifests has the same rule for their name.
+        if key == "generateName" or body.get("kind") == "Workload":
+            flaws.append(Flaw("", f"metadata.{key}", message))
+    name = _metadata(body).get("name")
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
+
+
+def _generated(body: Mapping[str, Any]) -> str:
+    return str(_metadata(body).get("generateName") or f"{str(body['kind']).lower()}-")
+
+
+def _queue(queue: str, namespace: str, path: str, flaws: list[Flaw]) -> None:
+    """A queue is named alone, or after the submission's own namespace."""
+    prefix, _, name = queue.rpartition("/")
+    if prefix and prefix != namespace:
+        flaws.append(Flaw("", path, f"must be a queue of the namespace {namespace}"))
+    elif queue and _QUEUE.fullmatch(name) is None:
+        flaws.append(Flaw("", path, "is not the name of a LocalQueue"))
+
+
+def _queue_path(body: Mapping[str, Any]) -> str:
+    if body.get("kind") == "Workload":
+        return "spec.queue"
+    labels = _metadata(body).get("labels") or {}
+    name = next((name for name in QUEUE_LABELS if name in labels), QUEUE_LABELS[0])
+    return f"metadata.labels[{name}]"
+
+
+def _key_path(body: Mapping[str, Any]) -> str:
+    if "idempotencyKey" in _metadata(body):
+        return "metadata.idempotencyKey"
+    return "metadata.annotations[sluice.dev/idempotency-key]"
+
+
+def _too_much(sets: Iterable[PodSet], tenant: Tenant, path: str) -> list[Flaw]:
+    """The tenant's caps on one workload."""
+    sets = list(sets)
+    pods = sum(one["count"] for one in sets)
+    gpus = sum(one["count"] * one["requests"].get(gpu, 0) for one in sets for gpu in GPUS)
+    asked = ((pods, tenant.max_pods, "pods"), (gpus, tenant.max_gpus, "GPUs"))
+    where = f"{path}.spec" if path else "spec"
+    return [
+        Flaw("", where, f"asks for {have} {what}; tenant {tenant.name} may ask for {most} at once")
+        for have, most, what in asked
+        if have > most
+    ]
+
+
+def _collisions(reading: _Reading) -> list[Flaw]:
+    """The Workload's volumes that clash with what its own verbatim Job has."""
+    found: list[Flaw] = []
+    for _, _, job, _ in jobs(vetting.without_nulls(reading.job)):
+        pod = job["template"]["spec"]
+        names = {volume.get("name") for volume in pod.get("volumes") or []}
+        mounts = {
+            mount.get("mountPath")
+            for _, container in containers(pod)
+            for mount in container.get("volumeMounts") or []
+        }
+        for place, volume in enumerate(reading.options.get("volumes", [])):
+            at = f"spec.volumes[{place}]"
+            if volume["name"] in names:
+                found.append(Flaw("", f"{at}.name", "is a volume of the Job already; rename one"))
+            if volume["mount_path"] in mounts:
+                found.append(Flaw("", f"{at}.mountPath", "the Job mounts another volume there"))
+    return found
+
+
+def _at_origin(flaw: Flaw, reading: _Reading) -> Flaw:
+    """The flaw at the field that the submitter wrote."""
+    for made, written in reading.origins.items():
+        if flaw.field == made or flaw.field.startswith((f"{made}.", f"{made}[")):
+            return Flaw("", written + flaw.field[len(made) :], flaw.message)
+    return flaw
+
+
+def _with_security(options: Options, tenant: Tenant) -> Options:
+    """The options with what rendering adds to pods on the tenant's behalf."""
+    security: dict[str, Any] = {"level": tenant.pod_security.value}
+    if tenant.run_as_user:
+        security["run_as_user"] = tenant.run_as_user
+    if tenant.service_account:
+        security["service_account"] = tenant.service_account
+    if tenant.max_runtime_seconds:
+        deadlines = dict(options.get("deadlines", {}))
+        asked = deadlines.get("max_runtime_seconds", tenant.max_runtime_seconds)
+        deadlines["max_runtime_seconds"] = min(asked, tenant.max_runtime_seconds)
+        options = {**options, "deadlines": deadlines}
+    return {**options, "security": security}
+
+
+def _rejected(
+    body: Mapping[str, Any], flaws: Iterable[Flaw], tenant: Tenant, key: str, now_ms: int
+) -> Rejected:
+    errors = list(dict.fromkeys((flaw.field[:_SHOWN], flaw.message[:_SHOWN]) for flaw in flaws))
+    shown = [{"field": field, "message": message} for field, message in errors[:MAX_ERRORS]]
+    if len(errors) > MAX_ERRORS:
+        shown.append({"field": "", "message": f"and {len(errors) - MAX_ERRORS} more errors"})
+    home = tenant.home or "default"
+    namespace = _metadata(body).get("namespace") or home
+    identifier = workload_id(str(namespace), key)
+    if namespace != home and namespace not in tenant.namespaces:
+        namespace, identifier = home, elsewhere_id(home, identifier)
+    return Rejected(
+        id=identifier,
+        name=_name(body, []) or f"rejected-{identifier[:5]}",
+        namespace=namespace,
+        queue=f"{namespace}/{_plausible_queue(body)}",
+        tenant=tenant.name,
+        digest=digest(body),
+        errors=shown,
+        manifest=canonical_json(body),
+        created_at=now_ms,
+    )
+
+
+def _plausible_queue(body: Mapping[str, Any]) -> str:
+    """The queue that a rejected document names, for listing it there; NO_QUEUE if it names none."""
+    spec, labels = body.get("spec"), _metadata(body).get("labels")
+    named = spec.get("queue") if body.get("kind") == "Workload" and isinstance(spec, dict) else None
+    if named is None and isinstance(labels, dict):
+        named = _first(QUEUE_LABELS, labels)
+    name = str(named or "").rpartition("/")[2]
+    return name if _QUEUE.fullmatch(name) else NO_QUEUE

@@ -1,0 +1,1 @@
+"""What administrators write: documents, and the objects that they become."""

@@ -1,0 +1,1 @@
+"""A workload as a record: its wishes and states, what it waits for, what it may cost."""

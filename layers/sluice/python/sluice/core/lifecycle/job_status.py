@@ -1,0 +1,226 @@
+"""What the status of a Kubernetes Job, JobSet or Pod says, in Sluice's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sluice.core.values.reasons import Reason
+
+WORKLOAD_LABEL = "sluice.dev/workload"
+GENERATION_LABEL = "sluice.dev/generation"
+SUCCEEDED = {"Complete", "Completed", "SuccessCriteriaMet"}
+_FINAL = {"Complete": True, "Completed": True, "Failed": False}
+# What the kubelet says of a container that it cannot start, `state.waiting.reason`.
+_WAITING = {
+    "ErrImagePull": Reason.IMAGE_PULL,
+    "ImagePullBackOff": Reason.IMAGE_PULL,
+    "InvalidImageName": Reason.IMAGE_PULL,
+    "ErrImageNeverPull": Reason.IMAGE_PULL,
+    "CreateContainerConfigError": Reason.CONTAINER_START,
+    "CreateContainerError": Reason.CONTAINER_START,
+    "RunContainerError": Reason.CONTAINER_START,
+}
+
+TOO_LONG = "DeadlineExceeded"  # why a Job failed that ran for its activeDeadlineSeconds
+
+Document = Mapping[str, Any]
+
+
+def owner(document: Document) -> tuple[str, int] | None:
+    """(workload id, generation) of an object of ours, from its labels."""
+    labels = document["metadata"].get("labels") or {}
+    generation = labels.get(GENERATION_LABEL, "")
+    if WORKLOAD_LABEL not in labels or not generation.isdigit():
+        return None
+    return labels[WORKLOAD_LABEL], int(generation)
+
+
+def child(document: Document) -> bool:
+    """Whether this is a Job that a JobSet made: the JobSet speaks for it."""
+    owners = document["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == "JobSet" for owner in owners)
+
+
+def outcome(job: Document) -> Document | None:
+    """The result of a Job that has ended: `{succeeded, reason, message, indexes?}`, or None."""
+    condition = _final(job)
+    if condition is None:
+        return None
+    reason, message = condition.get("reason") or condition["type"], condition.get("message") or ""
+    if reason == TOO_LONG and (longest := job["spec"].get("activeDeadlineSeconds")):
+        message = f"it ran longer than the {longest} s of deadlines.maxRuntime ({TOO_LONG})"
+    return {
+        "succeeded": _FINAL[condition["type"]],
+        "reason": reason,
+        "message": message,
+        **_indexes(job),
+    }
+
+
+def _final(job: Document) -> Document | None:
+    """The condition that says that the Job has ended."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in _FINAL:
+            return dict(condition)
+    return None
+
+
+def _indexes(job: Document) -> Document:
+    """`{indexes: {completed, failed}}` of an array, as Kubernetes writes them: "1,3-5"."""
+    if job["spec"].get("completionMode") != "Indexed":
+        return {}
+    status, total = job["status"], job["spec"].get("completions", 1)
+    completed = _members(status.get("completedIndexes", ""))
+    failed = _members(status.get("failedIndexes", ""))
+    unfinished = set(range(total)) - completed - failed
+    parts = {"completed": completed, "failed": failed, "unfinished": unfinished}
+    return {"indexes": {name: _ranges(part) for name, part in parts.items() if part}}
+
+
+def _members(ranges: str) -> set[int]:
+    found: set[int] = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _ranges(members: set[int]) -> str:
+    """The inverse of `_members`."""
+    starts = sorted(n for n in members if n - 1 not in members)
+    ends = sorted(n for n in members if n + 1 not in members)
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def ended_at(job: Document) -> int:
+    """When a Job came to its end, in epoch ms; 0 if it has not, or does not say when."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["status"] == "True" and condition["type"] in _FINAL:
+            text = condition.get("lastTransitionTime")
+            return _epoch_ms(text) if text else 0
+    return 0
+
+
+def ended_by_deletion(job: Document) -> bool:
+    """Whether a failure only says that the Job's pods obeyed when it was deleted."""
+    condition, deleted_at = _final(job), job["metadata"].get("deletionTimestamp")
+    if condition is None or not deleted_at or _FINAL[condition["type"]]:
+        return False
+    # Both are of the API server's form, in whole seconds: text compares as time does.
+    return str(condition.get("lastTransitionTime") or deleted_at) >= str(deleted_at)
+
+
+def all_ready(job: Document) -> bool:
+    """Whether every pod that should run is ready or already done."""
+    status, spec = job.get("status") or {}, job["spec"]
+    if "replicatedJobs" in spec:
+        statuses = status.get("replicatedJobsStatus") or ()
+        ready = {
+            entry["name"]: entry.get("ready", 0) + entry.get("succeeded", 0) for entry in statuses
+        }
+        return all(
+            ready.get(replicated["name"], 0) >= replicated.get("replicas", 1)
+            for replicated in spec["replicatedJobs"]
+        )
+    wanted = spec.get("parallelism", 1)
+    if (completions := spec.get("completions")) is not None:
+        wanted = min(wanted, completions)
+    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)
+
+
+def suspended(job: Document) -> bool:
+    return bool(job["spec"].get("suspend"))
+
+
+def exit_codes(pods: Iterable[Document]) -> dict[str, dict[str, int]]:
+    """Pod → container → exit code, of every container that has ended."""
+    codes: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended:
+                codes.setdefault(pod["metadata"]["name"], {})[container["name"]] = ended["exitCode"]
+    return codes
+
+
+def why_failed(pods: Iterable[Document]) -> str:
+    """For people: the first container that ended badly, or what a pod says of itself."""
+    for pod in pods:
+        name, status = pod["metadata"]["name"], pod.get("status") or {}
+        for container in status.get("containerStatuses") or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended and ended["exitCode"]:
+                reason = ended.get("reason") or "Error"
+                tail = f": {ended['message']}" if ended.get("message") else ""
+                return (
+                    f"container {container['name']} of pod {name} exited with"
+                    f" {ended['exitCode']} ({reason}){tail}"
+                )
+        if status.get("phase") == "Failed" and status.get("message"):
+            return f"pod {name}: {status.get('reason', 'Failed')}: {status['message']}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Why a container cannot start: the kubelet's word, its message, and what it means to us."""
+
+    code: Reason
+    word: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.message}"
+
+
+def stuck(pods: Iterable[Document]) -> Stuck | None:
+    """A container that cannot start for a reason of its own; an image first, as it ends the run."""
+    found = [each for pod in pods for each in _stuck_in(pod)]
+    found.sort(key=lambda each: each.code is not Reason.IMAGE_PULL)
+    return found[0] if found else None
+
+
+def _stuck_in(pod: Document) -> Iterator[Stuck]:
+    status = pod.get("status") or {}
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if code := _WAITING.get(waiting.get("reason", "")):
+                name, said = container["name"], waiting.get("message") or ""
+                message = said if code is Reason.IMAGE_PULL else f"container {name}: {said}"
+                yield Stuck(code, waiting["reason"], message)
+
+
+def failed_by_itself(pod: Document) -> bool:
+    """Whether the pod failed, and not because its node went away."""
+    status = pod.get("status") or {}
+    disrupted = any(
+        condition["type"] == "DisruptionTarget" and condition["status"] == "True"
+        for condition in status.get("conditions") or ()
+    )
+    return status.get("phase") == "Failed" and not disrupted
+
+
+def running_pod(pod: Document) -> bool:
+    """Whether the pod may still execute anything."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def ended_when_deleted(pod: Document) -> int:
+    """When a pod that was told to go had ended, by its node's word (epoch ms); 0 if it has not."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    if running_pod(pod) or not metadata.get("deletionTimestamp"):
+        return 0
+    ends = [
+        ended["finishedAt"]
+        for container in status.get("containerStatuses") or ()
+        if (ended := (container.get("state") or {}).get("terminated")) and ended.get("finishedAt")
+    ]
+    return _epoch_ms(max(ends, default=metadata["deletionTimestamp"]))
+
+
+def _epoch_ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,0 +1,69 @@
+"""What a workload's `pendingPolicy` does once it has waited too long for a reason.
+
+Like Batch's jobStateTimeLimitActions: what counts is how long it has been in its queue, and why it
+still is. Each entry acts once in each stay in the queue; the first one that cancels is the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.options import PendingAction
+from sluice.core.values.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from sluice.core.lifecycle.workload import Change, Workload
+    from sluice.core.scheduling.admission import Refusal
+
+
+def steps(
+    waiting: Iterable[Workload], refusals: Mapping[str, Refusal], now: int
+) -> Iterator[Change]:
+    """One change for each workload whose time is up: that it is cancelled, or the next entry."""
+    for workload in waiting:
+        refusal = refusals.get(workload.id)
+        due = list(_due(workload, refusal, now)) if refusal is not None else []
+        if refusal is None or not due:
+            continue
+        number, entry = next((d for d in due if d[1]["action"] == PendingAction.CANCEL), due[0])
+        said = f"{entry['action']} after {entry['after_seconds']} s of waiting: {refusal.message}"
+        if entry["action"] == PendingAction.CANCEL:
+            yield lifecycle.cancel_pending(workload, said, now, Reason.PENDING_POLICY)
+            continue
+        told = {
+            "generation": workload.generation,
+            "entry": number,
+            "at": now,
+            "reason": refusal.reason.value,
+            "message": said,
+            "action": entry["action"],
+        }
+        yield lifecycle.act_on_wait(workload, told)
+
+
+def allows_on_demand(workload: Workload) -> bool:
+    """Whether its wish for spot was given up in this stay in its queue."""
+    return any(
+        told["action"] == PendingAction.ALLOW_ON_DEMAND
+        and told["generation"] == workload.generation
+        for told in workload.waits
+    )
+
+
+def _due(workload: Workload, refusal: Refusal, now: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    since = lifecycle.queued_at(workload)
+    acted = {t["entry"] for t in workload.waits if t["generation"] == workload.generation}
+    for number, entry in enumerate(workload.options.get("pending_policy", ())):
+        waited = now - since >= 1000 * entry["after_seconds"]
+        if waited and number not in acted and matches(entry["reason"], refusal.reason):
+            yield number, entry
+
+
+def matches(pattern: str, reason: str) -> bool:
+    """`CAPACITY:*` stands for every code of its class."""
+    return pattern == reason or (
+        pattern.endswith(":*") and reason.startswith(pattern.removesuffix("*"))
+    )

@@ -1,0 +1,1 @@
+"""Carrying a running workload away from a dying machine: notices, checkpoints, migration."""

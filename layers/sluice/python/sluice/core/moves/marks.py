@@ -1,0 +1,73 @@
+"""Annotations of pods by which Sluice and its node agents talk to each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sluice.core.moves.gangs import part_of
+from sluice.core.moves.migration import Saved
+
+ORDER: Final = "sluice.dev/checkpoint-order"
+"""Save the pod now; the value names the order, so that a repetition is none."""
+MOVE: Final = "move-"
+"""How the orders that belong to a move begin."""
+DONE: Final = "sluice.dev/checkpoint-done"
+"""The answer, as JSON: `{order, error, at}`, or, with `held` only if the pod stands still,
+`{order, uri, image, bytes, sha256, seconds, at, held}`.
+"""
+DRIVER: Final = "sluice.dev/checkpoint-driver"
+DESTINATION: Final = "sluice.dev/checkpoint-to"
+"""Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
+SIGNAL: Final = "sluice.dev/checkpoint-signal"
+"""What tells an application to save itself and go on; absent: it knows no such signal."""
+RESTORE_FROM: Final = "sluice.dev/restore-from"
+"""What the pod's processes go on from; read by process nodes, and by people."""
+RESTORE_DIGEST: Final = "sluice.dev/restore-sha256"
+"""What its archive must be, where a set names it."""
+LEAVING: Final = "sluice.dev/leaving"
+"""Until when (epoch ms) the pod can stay where it is."""
+
+
+def marks_on(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def answer(pod: Mapping[str, Any]) -> Saved | str | None:
+    """What became of the newest order: a checkpoint, why there is none, or no word yet."""
+    marks = marks_on(pod)
+    try:
+        done = json.loads(marks.get(DONE, "null"))
+        if not done or done["order"] != marks.get(ORDER):
+            return None
+        if error := done.get("error"):
+            return str(error)
+        took = int(float(done.get("seconds", 0)) * 1000)
+        size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
+        return Saved(
+            str(done["uri"]),
+            size,
+            took,
+            at,
+            str(done.get("image", "")),
+            int(done.get("held", 0)),
+            str(done.get("sha256", "")),
+            pod["spec"].get("nodeName", ""),
+            part_of(pod),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return f"the node's answer cannot be read: {error}"
+
+
+def answer_to(order: str, pod: Mapping[str, Any]) -> Saved | str | None:
+    """What became of this very order; None also if the pod bears another one."""
+    return answer(pod) if marks_on(pod).get(ORDER) == order else None
+
+
+def answered_at(pod: Mapping[str, Any]) -> int:
+    """When the newest answer was begun (epoch ms), whatever it says; 0 if that is not known."""
+    try:
+        return int(json.loads(marks_on(pod).get(DONE, "null"))["at"])
+    except (ValueError, TypeError, KeyError):
+        return 0

@@ -1,0 +1,1 @@
+"""What `admit` decides in one pass: records and fleet in, intents out, recorded for replay."""

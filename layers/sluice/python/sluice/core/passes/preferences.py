@@ -1,0 +1,85 @@
+"""What narrows a workload's choice: its `placement` and its queue's namespaces.
+
+Flavors of a resource group of which `placement` names none are not narrowed by it: a pod's CPU
+may come from another group than the GPUs that it is choosy about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sluice.core.kinds.model import Gate
+from sluice.core.values.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sluice.core.kinds import model
+    from sluice.core.lifecycle.workload import Workload
+
+# Kubernetes gives it to every namespace.
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+
+
+def selected(
+    asking: model.Workload,
+    namespace: str,
+    queue: model.ClusterQueue,
+    labels: Mapping[str, Mapping[str, str]],
+) -> model.Workload:
+    """The workload, kept out if its namespace has not the labels that the queue selects.
+
+    `labels` are those of namespaces, as far as they are known; its name is a label of each.
+    """
+    has = {NAMESPACE_LABEL: namespace, **labels.get(namespace, {})}
+    wrong = {k: v for k, v in (queue.namespace_selector or {}).items() if has.get(k) != v}
+    if not wrong:
+        return asking
+    wanted = ", ".join(f"{key}={value}" for key, value in sorted(wrong.items()))
+    message = f"ClusterQueue {queue.name} selects namespaces with {wanted}; {namespace} has not"
+    return replace(asking, gate=Gate(Reason.NAMESPACE_NOT_SELECTED, message))
+
+
+def clusters_for(workload: Workload, flavors: frozenset[str], now: int) -> tuple[str, ...] | None:
+    """The clusters that `placement` allows for these flavors, best first; None: any."""
+    allowed: list[str] | None = None
+    for flavor in sorted(flavors):
+        entries = [e for e in _open(workload, now) if e["flavor"] == flavor]
+        if not entries or any(not entry.get("clusters") for entry in entries):
+            continue
+        named = list(dict.fromkeys(name for entry in entries for name in entry["clusters"]))
+        allowed = named if allowed is None else [name for name in allowed if name in named]
+    return None if allowed is None else tuple(allowed)
+
+
+def narrowed(
+    asking: model.Workload, workload: Workload, queue: model.ClusterQueue, now: int
+) -> model.Workload:
+    """The workload as the scheduler sees it, with its pods' flavors in the order of its wishes."""
+    if not workload.options.get("placement"):
+        return asking
+    named = {entry["flavor"] for entry in workload.options["placement"]}
+    tried = list(dict.fromkeys(entry["flavor"] for entry in _open(workload, now)))
+    wanted: list[str] = []
+    for group in queue.resource_groups:
+        offered = [each.name for each in group.flavors]
+        wanted += [f for f in tried if f in offered] if named & set(offered) else offered
+    pod_sets = tuple(
+        replace(
+            pod_set,
+            flavors=tuple(f for f in wanted if pod_set.flavors is None or f in pod_set.flavors),
+        )
+        for pod_set in asking.pod_sets
+    )
+    return replace(asking, pod_sets=pod_sets)
+
+
+def _open(workload: Workload, now: int) -> list[dict[str, Any]]:
+    """The entries of `placement` whose time has come, in the order of writing."""
+    waited = now - workload.created_at
+    return [
+        entry
+        for entry in workload.options.get("placement", ())
+        if waited >= 1000 * entry.get("after_pending_seconds", 0)
+    ]

@@ -1,0 +1,1 @@
+"""Queueing semantics: quota, flavors, preemption, fairness, the admission pass; no records."""

@@ -1,0 +1,205 @@
+"""The backlog of one ClusterQueue, indexed so that its depth does not matter to a decision.
+
+Workloads that a pass cannot tell apart form a line: first in, first out. One verdict on the front
+of a line holds for all of it, so a million equal workloads cost as much as one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sluice.core.kinds.model import Workload
+    from sluice.core.scheduling.flavors import Shape
+
+# Ordering time, sequence, id, the workload and its line; ids are unique, so the rest is never
+# compared.
+Item: TypeAlias = tuple[int, int, str, "Workload", "Line"]
+Position: TypeAlias = tuple[int, int, int, str]
+
+
+class Line:
+    """Equal workloads of one queue.
+
+    `limited` says that caps, budgets or a stopped LocalQueue may keep them waiting.
+    """
+
+    __slots__ = (
+        "_early",
+        "_late",
+        "_waiting",
+        "entry",
+        "lane",
+        "limited",
+        "parked",
+        "priority",
+        "shape",
+    )
+
+    def __init__(self, backlog: Backlog, lane: Lane, shape: Shape, priority: int) -> None:
+        self.lane = lane
+        self.shape = shape
+        self.priority = priority
+        self.parked = False
+        self.limited = False
+        self.entry: tuple[Position, Line] | None = None
+        self._waiting = backlog.waiting
+        self._early: deque[Item] = deque()
+        self._late: list[Item] = []
+
+    def __lt__(self, other: Line) -> bool:
+        """Outdated entries of the order may tie; then any order will do."""
+        return False
+
+    def push(self, item: Item) -> None:
+        """Adds in order of time; arrivals out of order go through a heap."""
+        early = self._early
+        if not early or item[:3] > early[-1][:3]:
+            early.append(item)
+        else:
+            heappush(self._late, item)
+
+    def front(self) -> Item | None:
+        """The first workload that still waits."""
+        early, late, waiting = self._early, self._late, self._waiting
+        while early:
+            item = early[0]
+            if waiting.get(item[2]) is item:
+                if not late:
+                    return item
+                break
+            early.popleft()
+        while late and waiting.get(late[0][2]) is not late[0]:
+            heappop(late)
+        if early and late:
+            return early[0] if early[0][:3] < late[0][:3] else late[0]
+        if early:
+            return early[0]
+        return late[0] if late else None
+
+    def items(self) -> Iterator[Item]:
+        """All that still wait, in no particular order."""
+        for item in (*self._early, *self._late):
+            if self._waiting.get(item[2]) is item:
+                yield item
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The lines of one LocalQueue where past usage orders LocalQueues, else of a whole queue."""
+
+    local_queue: str | None
+    heap: list[tuple[Position, Line]]
+
+    def head(self) -> tuple[Position, Line] | None:
+        """The foremost active line with its position."""
+        heap = self.heap
+        while heap and heap[0][1].entry is not heap[0]:
+            heappop(heap)
+        return heap[0] if heap else None
+
+
+class Backlog:
+    """Waiting workloads of one ClusterQueue."""
+
+    def __init__(self, rank: Callable[[int, int], int]) -> None:
+        """`rank` turns priority and ordering time into the primary sort key."""
+        self.rank = rank
+        self.waiting: dict[str, Item] = {}
+        self.lanes: dict[str | None, Lane] = {}
+        self.parked: dict[Line, None] = {}
+        # Parked lines to look at again, the foremost last, each with the position of its front.
+        self.rousable: list[tuple[Position, Line]] = []
+
+    def add(self, workload: Workload, line: Line) -> None:
+        item = (workload.queued_at_ms, workload.sequence, workload.id, workload, line)
+        self.waiting[workload.id] = item
+        line.push(item)
+        if not line.parked:
+            entry = line.entry
+            if entry is None or item[:3] < entry[0][1:]:
+                self.offer(line)
+        elif self.rousable:
+            self.rouse()
+
+    def discard(self, workload_id: str) -> None:
+        """Forgets a workload; its line drops it when it comes to the front."""
+        line = self.waiting.pop(workload_id)[4]
+        if line.entry is not None and line.entry[0][3] == workload_id:
+            self.offer(line)
+        elif line.parked and self.rousable:
+            self.rouse()
+
+    def offer(self, line: Line) -> None:
+        """Puts an active line where its front belongs; an empty line leaves the order."""
+        position = self.position(line)
+        if position is None:
+            line.entry = None
+            return
+        line.entry = (position, line)
+        heappush(line.lane.heap, line.entry)
+
+    def park(self, line: Line) -> None:
+        """Takes a line out of the order until `wake`."""
+        line.entry = None
+        line.parked = True
+        self.parked[line] = None
+
+    def wake(self, line: Line) -> None:
+        """Returns a parked line to the order."""
+        line.parked = False
+        del self.parked[line]
+        self.offer(line)
+
+    def rouse(self) -> None:
+        """Has every parked line looked at again, in the order of the queue."""
+        found: list[tuple[Position, Line]] = []
+        for line in [*self.parked]:
+            position = self.position(line)
+            if position is None:
+                self.wake(line)  # it is empty
+            else:
+                found.append((position, line))
+        if len(found) > 1:
+            found.sort(reverse=True)
+        self.rousable = found
+
+    def position(self, line: Line) -> Position | None:
+        """Where the front of a line stands, or None for an empty line."""
+        item = line.front()
+        return None if item is None else (self.rank(line.priority, item[0]), *item[:3])
+
+    def head(self, usage: Callable[[str], float] | None) -> Line | None:
+        """The line to look at next: least past usage first, then priority and time."""
+        if len(self.lanes) == 1:
+            (lane,) = self.lanes.values()
+            entry = lane.head()
+            return None if entry is None else entry[1]
+        best: tuple[float, Position] | None = None
+        found: Line | None = None
+        for lane in self.lanes.values():
+            entry = lane.head()
+            if entry is None:
+                continue
+            weight = usage(lane.local_queue) if usage and lane.local_queue is not None else 0.0
+            if best is None or (weight, entry[0]) < best:
+                best, found = (weight, entry[0]), entry[1]
+        return found
+
+    def ahead_of(self, item: Item) -> tuple[int, str | None]:
+        """How many waiting workloads of the queue come before one, and the first of them."""
+        own = (self.rank(item[4].priority, item[0]), *item[:3])
+        ahead = [
+            position
+            for each in self.waiting.values()
+            if (position := (self.rank(each[4].priority, each[0]), *each[:3])) < own
+        ]
+        return len(ahead), min(ahead)[3] if ahead else None
+
+    def __len__(self) -> int:
+        return len(self.waiting)

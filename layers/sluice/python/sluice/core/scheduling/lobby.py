@@ -1,0 +1,132 @@
+"""Everyone who waits below one root: in the order of a queue, with a place held, or kept out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from sluice.core.kinds.model import CheckState, Gate
+from sluice.core.values.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sluice.core.kinds.model import Workload
+    from sluice.core.scheduling.backlog import Line
+    from sluice.core.scheduling.flavors import Nomination
+    from sluice.core.scheduling.waiting import WaitingQueue
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A workload whose place is held while others stop."""
+
+    queue: WaitingQueue
+    workload: Workload
+    nomination: Nomination
+
+
+@dataclass(slots=True, eq=False)
+class Lobby:
+    """Who waits where, and which queues have anything to look at.
+
+    `waiting_in` names the queue of everyone in an order, `pending` those whose place is held,
+    `gated` those kept out from outside, `expired` those past their deadline, `made_room_for` those
+    that others were evicted for before this state came to life. `ready` are queues
+    with a line that is not parked, `parking` those with a parked one.
+    """
+
+    queues: dict[str, WaitingQueue]
+    by_node: dict[int, WaitingQueue] = field(init=False)
+    waiting_in: dict[str, WaitingQueue] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
+    gated: dict[str, tuple[Workload, Gate]] = field(default_factory=dict)
+    expired: dict[str, Workload] = field(default_factory=dict)
+    made_room_for: dict[str, None] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)
+    parking: set[int] = field(default_factory=set)
+    _gates: list[tuple[int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.by_node = {queue.node: queue for queue in self.queues.values()}
+
+    def enter(self, workload: Workload, *, parked: bool) -> bool:
+        """Adds a workload that waits nowhere else; whether the next pass could look at it.
+
+        Raises KeyError for a ClusterQueue that is not below this root.
+        """
+        queue = self.queues[workload.cluster_queue]
+        gate = workload.gate or _failed_check(workload)
+        if gate is not None:
+            self.gated[workload.id] = (workload, gate)
+            if gate.until_ms is not None:
+                heappush(self._gates, (gate.until_ms, workload.id))
+            return False
+        line = queue.line_for(workload)
+        if parked and not queue.strict and line.front() is None:
+            queue.backlog.park(line)
+            self.parking.add(queue.node)
+        queue.backlog.add(workload, line)
+        self.waiting_in[workload.id] = queue
+        if line.parked or queue.inactive is not None:
+            return False
+        self.ready.add(queue.node)
+        return True
+
+    def leave(self, workload_id: str) -> None:
+        """Forgets a waiting workload, unless its place is held; unknown ids are ignored."""
+        queue = self.waiting_in.pop(workload_id, None)
+        if queue is not None:
+            queue.backlog.discard(workload_id)
+        else:
+            self.gated.pop(workload_id, None)
+            self.expired.pop(workload_id, None)
+
+    def expire(self, workload: Workload) -> None:
+        """Sets aside a workload whose deadline has passed."""
+        self.leave(workload.id)
+        self.expired[workload.id] = workload
+
+    def park(self, queue: WaitingQueue, line: Line) -> None:
+        queue.backlog.park(line)
+        self.parking.add(queue.node)
+
+    def rouse(self) -> None:
+        """Has every parked line looked at again."""
+        for node in self.parking:
+            self.by_node[node].backlog.rouse()
+        self.ready |= self.parking
+
+    def settle(self, queue: WaitingQueue) -> None:
+        """Notes that a queue has no line left to look at."""
+        self.ready.discard(queue.node)
+        if not queue.backlog.parked:
+            self.parking.discard(queue.node)
+
+    def open_gates(self, now_ms: int) -> Iterable[Workload]:
+        """Those whose gate opens by now; they are still gated."""
+        while self._gates and self._gates[0][0] <= now_ms:
+            _, workload_id = heappop(self._gates)
+            workload, gate = self.gated.get(workload_id, (None, None))
+            if workload and gate and gate.until_ms is not None and gate.until_ms <= now_ms:
+                yield replace(workload, gate=None)
+
+    def next_gate_ms(self) -> list[int]:
+        """When the next gate opens by itself, if any does."""
+        return [at_ms for at_ms, _ in self._gates[:1]]
+
+    def ids(self) -> list[str]:
+        """Every waiting workload's id, sorted."""
+        return sorted([*self.waiting_in, *self.gated, *self.expired, *self.pending])
+
+    def __len__(self) -> int:
+        return len(self.waiting_in) + len(self.gated) + len(self.expired) + len(self.pending)
+
+
+def _failed_check(workload: Workload) -> Gate | None:
+    """Keeps out a workload with an admission check that said no; a pending one gets quota first."""
+    for name, state in sorted(workload.checks.items()):
+        if state in {CheckState.RETRY, CheckState.REJECTED}:
+            return Gate(Reason.ADMISSION_CHECK, f"admission check {name} answered {state}")
+    return None

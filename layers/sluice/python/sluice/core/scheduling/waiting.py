@@ -1,0 +1,167 @@
+"""One ClusterQueue with those who wait in it, in lines of equal workloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sluice.core.kinds.budget import covering
+from sluice.core.kinds.model import QueueingStrategy, ReclaimWithinCohort, StopPolicy
+from sluice.core.scheduling.backlog import Backlog, Lane, Line
+from sluice.core.scheduling.flavors import compile_shape, may_preempt_while_borrowing, shape_key
+from sluice.core.values.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from sluice.core.kinds.catalog import Catalog
+    from sluice.core.kinds.model import ClusterQueue, LocalQueue, PodSet, Policy, Workload
+    from sluice.core.scheduling.books import Books
+    from sluice.core.scheduling.flavors import Shape
+    from sluice.core.scheduling.quota import QuotaTree
+
+# Lines and shapes that nobody waits in are forgotten beyond this many per queue.
+MAX_IDLE = 1024
+
+
+@dataclass(slots=True, eq=False)
+class WaitingQueue:
+    """A ClusterQueue, what is fixed about it, and its backlog.
+
+    `inactive` says why nothing can be admitted at all, `may_drain` that it or one of its
+    LocalQueues is stopped for good. `priced` and `per_user` tell whether
+    budgets and caps per user have to keep workloads apart that are equal otherwise.
+    """
+
+    node: int
+    config: ClusterQueue
+    catalog: Catalog
+    tree: QuotaTree
+    backlog: Backlog
+    strict: bool
+    by_usage: bool
+    reclaims_any: bool
+    preempts_while_borrowing: bool
+    ignore_undeclared: bool
+    priced: bool
+    inactive: tuple[Reason, str] | None
+    may_drain: bool
+    lines: dict[Hashable, Line] = field(default_factory=dict)
+    _shapes: dict[Hashable, Shape] = field(default_factory=dict)
+    _seen: dict[int, tuple[tuple[PodSet, ...], Shape]] = field(default_factory=dict)
+
+    def line_for(self, workload: Workload) -> Line:
+        """The line of equal workloads that this one joins."""
+        shape = self._shape(workload.pod_sets)
+        user = workload.user if self.config.max_running_per_user is not None else None
+        cost: Hashable = None
+        if self.priced:
+            prices = tuple(sorted(workload.cost_microusd_per_hour.items()))
+            cost = (prices, workload.max_runtime_ms)
+        key = (shape, workload.priority, workload.local_queue, user, cost)
+        line = self.lines.get(key)
+        if line is None:
+            if len(self.lines) >= MAX_IDLE:
+                self.lines = {k: v for k, v in self.lines.items() if v.front() is not None}
+            line = Line(self.backlog, self._lane(workload), shape, workload.priority)
+            line.limited = self._is_limited(workload)
+            self.lines[key] = line
+        return line
+
+    def head(self, books: Books, now_ms: int) -> Line | None:
+        """The line to look at next, by past usage where that orders LocalQueues."""
+        if not self.by_usage:
+            return self.backlog.head(None)
+        return self.backlog.head(lambda local_queue: books.past_usage(local_queue, now_ms))
+
+    def local_queue(self, workload: Workload) -> LocalQueue | None:
+        if workload.local_queue is None:
+            return None
+        return self.catalog.local_queues.get(workload.local_queue)
+
+    def _lane(self, workload: Workload) -> Lane:
+        key = workload.local_queue if self.by_usage else None
+        lane = self.backlog.lanes.get(key)
+        if lane is None:
+            lane = self.backlog.lanes[key] = Lane(key, [])
+        return lane
+
+    def _is_limited(self, workload: Workload) -> bool:
+        """Whether a cap, a budget or a stopped LocalQueue can ever keep it waiting."""
+        config, local = self.config, self.local_queue(workload)
+        return (
+            self.priced
+            or config.max_running is not None
+            or config.max_running_per_user is not None
+            or (
+                local is not None
+                and (local.max_running is not None or local.stop_policy is not StopPolicy.NONE)
+            )
+        )
+
+    def _shape(self, pod_sets: tuple[PodSet, ...]) -> Shape:
+        """Equal pod sets share one shape; the very same object is recognised at once."""
+        seen = self._seen.get(id(pod_sets))
+        if seen is not None and seen[0] is pod_sets:
+            return seen[1]
+        key = shape_key(pod_sets)
+        shape = self._shapes.get(key)
+        if shape is None:
+            if len(self._shapes) >= MAX_IDLE:
+                used = {line.shape for line in self.lines.values()}
+                self._shapes = {k: v for k, v in self._shapes.items() if v in used}
+            shape = self._shapes[key] = compile_shape(
+                pod_sets,
+                self.config,
+                self.catalog.flavors,
+                self.tree,
+                ignore_undeclared=self.ignore_undeclared,
+            )
+        if len(self._seen) >= MAX_IDLE:
+            self._seen.clear()
+        self._seen[id(pod_sets)] = (pod_sets, shape)
+        return shape
+
+
+def open_queue(
+    config: ClusterQueue, node: int, catalog: Catalog, tree: QuotaTree, policy: Policy
+) -> WaitingQueue:
+    """An empty queue with the settings that follow from its configuration."""
+    aging = policy.aging
+
+    def rank(priority: int, queued_at_ms: int) -> int:
+        return -priority if aging is None else queued_at_ms - priority * aging.interval_ms
+
+    locals_here = {
+        key: local
+        for key, local in catalog.local_queues.items()
+        if local.cluster_queue == config.name
+    }
+    stop_policies = {config.stop_policy, *(local.stop_policy for local in locals_here.values())}
+    return WaitingQueue(
+        node=node,
+        config=config,
+        catalog=catalog,
+        tree=tree,
+        backlog=Backlog(rank),
+        strict=config.queueing_strategy is QueueingStrategy.STRICT_FIFO,
+        by_usage=policy.admission_fair_sharing is not None and config.usage_based_admission,
+        reclaims_any=config.preemption.reclaim_within_cohort is ReclaimWithinCohort.ANY,
+        preempts_while_borrowing=may_preempt_while_borrowing(
+            config, fair_sharing=policy.fair_sharing is not None
+        ),
+        ignore_undeclared=policy.ignore_undeclared,
+        priced=covering(catalog.budgets, config.name, locals_here),
+        inactive=_inactive(config, catalog),
+        may_drain=StopPolicy.HOLD_AND_DRAIN in stop_policies,
+    )
+
+
+def _inactive(config: ClusterQueue, catalog: Catalog) -> tuple[Reason, str] | None:
+    if config.stop_policy is not StopPolicy.NONE:
+        return Reason.QUEUE_CORDONED, f"ClusterQueue {config.name} is stopped"
+    if config.namespace_selector is None:
+        text = f"ClusterQueue {config.name} has no namespaceSelector and admits no namespace"
+        return Reason.QUEUE_INACTIVE, text
+    problem = catalog.inactive_reason(config)
+    return None if problem is None else (Reason.QUEUE_INACTIVE, problem)

@@ -1,0 +1,1 @@
+"""Words that every decision uses: quantities, identities, reasons, plain data."""
