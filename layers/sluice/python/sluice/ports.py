@@ -55,7 +55,7 @@ class Workloads(Protocol):
         ...
 
     def inbox(self, key: str, *, limit: int) -> list[str]:
-        """Ids below an `inbox` key (core.lifecycle.workload: pending_key, release_key), in order; may lag."""
+        """Ids below an `inbox` key (workload: pending_key, release_key), in order; may lag."""
         ...
 
     def places(self, cq: str, *, limit: int) -> list[Place]:
@@ -348,7 +348,7 @@ class LogArchive(Protocol):
 
 
 class Recordings(Protocol):
-    """Recorded passes (core.passes.recording), by root and the ledger version that they began to make."""
+    """Recorded passes (recording), by root and the ledger version that they began to make."""
 
     def put(self, root: str, version: int, text: str) -> None: ...
 

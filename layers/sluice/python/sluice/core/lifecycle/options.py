@@ -231,7 +231,7 @@ def _preferences(spec: SpecFields, options: Options) -> None:
 
 
 def _completion(fields: SpecFields) -> None:
-    """Only judged here: a token is taken out before a document is stored (core.lifecycle.completion)."""
+    """Only judged here: a token is taken out before a document is stored (completion)."""
     token = fields.text("taskToken", required=True)
     if fields.has("taskToken") and not 0 < len(token) <= MAX_TOKEN:
         fields.wrong("taskToken", f"has not 1 to {MAX_TOKEN} characters, as tokens have")

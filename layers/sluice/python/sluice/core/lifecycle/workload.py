@@ -570,7 +570,7 @@ def hold(workload: Workload, *, on: bool) -> Change:
 
 
 def act_on_wait(workload: Workload, told: Mapping[str, Any]) -> Change:
-    """An entry of its `pendingPolicy` has acted (core.lifecycle.pending_policy); it goes on waiting."""
+    """An entry of its `pendingPolicy` has acted (pending_policy); it goes on waiting."""
     guard = Guard((State.PENDING,), workload.generation)
     return Change(workload, guard, {}, append={"waits": told})
 

@@ -1,6 +1,6 @@
 """One admission cycle over records: what to release, whom to admit, who yields, and why not.
 
-Between the records of the protocol (core.lifecycle.workload) and the scheduler (core.scheduling.admission).
+Between the records of the protocol (workload) and the scheduler (admission).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which flavors some cluster takes now, so that nobody gets or clears quota that leads nowhere.
 
-What EC2 has sold out is left out before (core.clusters.fallback); this is about clusters: who offers a
+What EC2 has sold out is left out before (fallback); this is about clusters: who offers a
 flavor, answers, is not cordoned, and is allowed by the workload's `placement`.
 """
 
