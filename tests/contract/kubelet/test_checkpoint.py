@@ -104,7 +104,7 @@ def test_an_ordered_checkpoint_goes_on_as_a_pod_of_another_node(
     cluster.await_gone(source)
 
     assert "error" not in saved
-    key = f"checkpoints/mover/1/{source}/move-1.tar"
+    key = f"checkpoints/mover/1/move-1/{source}.tar"
     assert saved["uri"] == f"s3://{BUCKET}/{key}"
     stored = machines.s3.head_object(Bucket=BUCKET, Key=key)
     assert stored["ContentLength"] == saved["bytes"] > 50 << 20
