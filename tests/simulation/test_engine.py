@@ -105,6 +105,13 @@ def test_a_pass_without_decisions_has_nothing_to_commit() -> None:
     assert times(result, "admitted") == {"a": 0.03, "b": 1.06}
 
 
+def test_as_many_passes_as_asked_for_are_no_loop() -> None:
+    result = simulate(ONE, waiting("a", "q", cpu=1), passes=1001)
+
+    assert result.report["passes"] == 1001
+    assert result.order == ["a"]
+
+
 def test_exactly_the_passes_asked_for_are_run() -> None:
     result = simulate(ONE, lasting("a", "q", "1s", cpu=1), waiting("b", "q", cpu=1), passes=1)
 

@@ -316,7 +316,8 @@ class Simulation:
         )
 
     def _pass(self, root: _Root, now_ms: int) -> None:
-        self._guard(root, now_ms)
+        if self._scenario.passes is None:
+            self._guard(root, now_ms)
         scheduler, releases = root.scheduler, root.releases
         started = self._clock()
         for workload_id, at_ms in releases:
