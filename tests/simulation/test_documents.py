@@ -295,6 +295,10 @@ def test_a_mistake_in_a_scenario_names_the_field(spec: Json, message: str) -> No
             },
             "arrivesAfter: what holds quota is there from the start",
         ),
+        (
+            {"holds": {"since": "2026-01-01T01:00:01Z", "flavors": {"main": {"cpu": "default"}}}},
+            "holds.since: is after the scenario's start",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_workload_names_the_field(change: Json, message: str) -> None:

@@ -284,7 +284,7 @@ class _ScenarioReader:
             workload,
             arrives_ms=fields.duration("arrivesAfter", 0) or 0,
             runtime_ms=fields.duration("runtime"),
-            holds=self._holds(fields, workload) if fields.has("holds") else None,
+            holds=self._holds(fields, workload, start_ms) if fields.has("holds") else None,
             indexes=indexes or None,
             fails=fields.boolean("fails", default=False),
         )
@@ -339,7 +339,7 @@ class _ScenarioReader:
             fields.wrong("localQueue", f"{local_queue} points to {target!r}, which does not exist")
         return target
 
-    def _holds(self, fields: Fields, workload: Workload) -> Holds:
+    def _holds(self, fields: Fields, workload: Workload, start_ms: int) -> Holds:
         holds = fields.map("holds")
         if fields.duration("arrivesAfter", 0):
             fields.wrong("arrivesAfter", "what holds quota is there from the start; remove one")
@@ -359,6 +359,8 @@ class _ScenarioReader:
                     flavors.wrong(pod_set.name, message)
             assignments.append(PodSetAssignment(pod_set.name, pod_set.count, assigned))
         since_ms = holds.instant("since", required=True)
+        if since_ms > start_ms:
+            holds.wrong("since", "is after the scenario's start; what holds quota does so by then")
         flavors.close()
         saved_ms = holds.instant("checkpointAt") if holds.has("checkpointAt") else None
         holds.ignore("checkpointAt")
