@@ -149,6 +149,7 @@ def test_the_examples_are_kueues_generators(
         ({"cohorts": 0}, "spec.cohorts: 0 is too small"),
         ({"classes": None}, "spec.classes: is missing"),
         ({"classes": [{"name": "a", "count": 1}]}, r"spec.classes\[0\].requests: is missing"),
+        ({"classes": [{"name": "all", "count": 1, "requests": {}}]}, "all means every class"),
         ({"clusterQueue": {"nominal": {"cpu": "1"}, "lendingLimit": {"gpu": "1"}}}, "lendingLimit"),
         ({"color": "red"}, "spec.color: unknown field"),
     ],

@@ -134,6 +134,8 @@ def read_load(name: str, spec: Fields, min_run_ms: int = DEFAULT_MIN_RUN_MS) -> 
     names = [one.name for one in load.classes]
     for twice in sorted({one for one in names if names.count(one) > 1}):
         spec.wrong("classes", f"{twice} occurs twice; give each class its own name")
+    if "all" in names:
+        spec.wrong("classes", "all means every class in the report; call the class something else")
     return load
 
 
