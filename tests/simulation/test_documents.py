@@ -394,6 +394,14 @@ def test_each_difference_from_the_expectation_is_one_line(expected: Json, line: 
     assert any(line in one for one in found), found
 
 
+def test_what_is_drained_is_not_expected_as_preempted() -> None:
+    spec = {"preempted": {"w": "QueueDrained"}}
+    checked = {"apiVersion": "sluice.dev/v1", "kind": "Expectation", "spec": spec}
+
+    with pytest.raises(DocumentError, match=r"preempted\.w: .* write it under pending"):
+        parse_scenario([*documents(queue("q", cpu=1)), checked], "x")
+
+
 def test_an_expectation_that_is_met_has_no_differences() -> None:
     parts = [queue("q", cpu=3), running("r", "q", cpu=4), waiting("w", "q", cpu=1)]
     spec = {

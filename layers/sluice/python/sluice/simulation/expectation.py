@@ -203,10 +203,13 @@ def _read_admitted(fields: Fields) -> dict[str, dict[str, ExpectedPodSet]]:
 
 
 def _read_preempted(fields: Fields) -> dict[str, str]:
-    return {
-        name: fields.choice(name, PreemptionReason, PreemptionReason.IN_CLUSTER_QUEUE).value
-        for name in fields.names()
-    }
+    found = {}
+    for name in fields.names():
+        reason = fields.choice(name, PreemptionReason, PreemptionReason.IN_CLUSTER_QUEUE)
+        if reason is PreemptionReason.QUEUE_DRAINED:
+            fields.wrong(name, "what is drained yields to nobody; write it under pending")
+        found[name] = reason.value
+    return found
 
 
 def _read_quantities(fields: Fields) -> dict[str, dict[tuple[str, str], int]]:
