@@ -310,6 +310,19 @@ def test_a_mistake_in_a_workload_names_the_field(change: Json, message: str) -> 
     assert any(message in str(one) for one in caught.value.flaws)
 
 
+def test_one_mistake_is_told_once() -> None:
+    lost = running("lost", "nowhere", cpu=1)
+    late = waiting("late", "q", cpu=1, runtime="1s", arrivesAfter="-5s")
+
+    with pytest.raises(DocumentError) as caught:
+        parse_scenario(documents(queue("q", cpu=1), lost, late), "x")
+
+    assert [one.field for one in caught.value.flaws] == [
+        "spec.workloads[0].clusterQueue",
+        "spec.workloads[1].arrivesAfter",
+    ]
+
+
 def test_names_are_unique_and_documents_single() -> None:
     parts = documents(queue("q", cpu=1), waiting("w", "q", cpu=1), waiting("w", "q", cpu=1))
 

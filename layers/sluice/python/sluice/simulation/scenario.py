@@ -344,7 +344,8 @@ class _ScenarioReader:
         if fields.duration("arrivesAfter", 0):
             fields.wrong("arrivesAfter", "what holds quota is there from the start; remove one")
         flavors = holds.map("flavors", required=True)
-        provided = _provided(self._queues.get(workload.cluster_queue))
+        queue = self._queues.get(workload.cluster_queue)
+        provided = _provided(queue)
         assignments = []
         for pod_set in workload.pod_sets:
             assigned = flavors.string_map(pod_set.name)
@@ -354,8 +355,8 @@ class _ScenarioReader:
                     pod_set.name, f"must give a flavor to each of its resources: {wanted}"
                 )
             for resource, flavor in assigned.items():
-                if (flavor, resource) not in provided:
-                    message = f"{workload.cluster_queue} has no quota of {flavor} for {resource}"
+                if queue is not None and (flavor, resource) not in provided:
+                    message = f"{queue.name} has no quota of {flavor} for {resource}"
                     flavors.wrong(pod_set.name, message)
             assignments.append(PodSetAssignment(pod_set.name, pod_set.count, assigned))
         since_ms = holds.instant("since", required=True)

@@ -32,7 +32,7 @@ class DocumentError(ValueError):
     """Documents that cannot be used; `flaws` lists everything that is wrong with them."""
 
     def __init__(self, flaws: Iterable[Flaw]) -> None:
-        self.flaws = tuple(flaws)
+        self.flaws = tuple(dict.fromkeys(flaws))  # a field that is read twice is wrong once
         super().__init__("\n".join(map(str, self.flaws)))
 
 
