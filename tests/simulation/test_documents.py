@@ -310,6 +310,12 @@ def test_a_mistake_in_a_workload_names_the_field(change: Json, message: str) -> 
     assert any(message in str(one) for one in caught.value.flaws)
 
 
+def test_what_is_no_text_names_no_document() -> None:
+    one = cluster_queue() | {"metadata": {"name": ["x"] * 10_000}}
+
+    assert all(len(line) < 200 for line in flaws(one))
+
+
 def test_one_mistake_is_told_once() -> None:
     lost = running("lost", "nowhere", cpu=1)
     late = waiting("late", "q", cpu=1, runtime="1s", arrivesAfter="-5s")

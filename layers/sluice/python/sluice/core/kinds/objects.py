@@ -141,7 +141,7 @@ def describe(number: int, document: Any) -> str:
     kind = document.get("kind") if isinstance(document, dict) else None
     metadata = document.get("metadata") if isinstance(document, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    what = " ".join(str(part) for part in (kind, name) if part is not None)
+    what = " ".join(part for part in (kind, name) if isinstance(part, str))
     return f"document {number} ({what})" if what else f"document {number}"
 
 
