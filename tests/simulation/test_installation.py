@@ -351,6 +351,15 @@ def test_what_has_no_effect_is_told_with_its_place() -> None:
     assert "admissionChecks" not in str(parse_scenario(answered, "case").notices)
 
 
+def test_borrowing_while_preempting_has_no_effect_beside_fair_sharing() -> None:
+    rules = {"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}
+    one = queue("q", "c", spec={"preemption": rules}, cpu=1)
+
+    assert parse_scenario(documents(one), "case").notices == ()
+    (told,) = parse_scenario(documents(one, fairSharing={}), "case").notices
+    assert "spec.preemption.borrowWithinCohort has no effect here" in told
+
+
 @pytest.mark.parametrize(
     ("parts", "spec", "message"),
     [

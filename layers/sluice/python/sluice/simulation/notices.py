@@ -33,9 +33,13 @@ _OF_CHECKS: Final = frozenset({"admissionChecks", "admissionChecksStrategy"})
 
 
 def notices(
-    labelled: Iterable[tuple[str, Any]], *, answered: bool, namespaces: bool
+    labelled: Iterable[tuple[str, Any]], *, answered: bool, namespaces: bool, shared: bool
 ) -> Iterator[str]:
-    """One line for each field; `answered` and `namespaces` say what the Scenario speaks of."""
+    """One line for each field.
+
+    `answered`, `namespaces` and `shared` say whether the Scenario speaks of answers to checks, of
+    the labels of namespaces and of fair sharing.
+    """
     for label, document in labelled:
         if not isinstance(document, Mapping) or not isinstance(document.get("spec"), Mapping):
             continue
@@ -44,6 +48,13 @@ def notices(
             meant = spec.get(key) not in (None, [], {})
             if meant and not (answered and key in _OF_CHECKS):
                 yield f"{label}: spec.{key} has no effect here: {why}"
+        rules = spec.get("preemption")
+        borrow = rules.get("borrowWithinCohort") if isinstance(rules, Mapping) else None
+        if shared and isinstance(borrow, Mapping) and borrow.get("policy") not in (None, "Never"):
+            yield (
+                f"{label}: spec.preemption.borrowWithinCohort has no effect here: with fair "
+                "sharing, shares decide"
+            )
         selector = spec.get("namespaceSelector")
         if isinstance(selector, Mapping) and selector.get("matchLabels") and not namespaces:
             yield (

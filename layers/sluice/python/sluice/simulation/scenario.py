@@ -141,7 +141,12 @@ def parse_scenario(documents: Iterable[Any], default_name: str) -> Scenario:
 def _told(scenario: Scenario, labelled: Iterable[tuple[str, Any]]) -> Scenario:
     """With notices; queues select every namespace where nobody says what labels there are."""
     labels, answers = scenario.installation.labels, scenario.installation.answers
-    told = notices(labelled, answered=answers is not None, namespaces=labels is not None)
+    told = notices(
+        labelled,
+        answered=answers is not None,
+        namespaces=labels is not None,
+        shared=scenario.policy.fair_sharing is not None,
+    )
     objects = scenario.objects
     if labels is None:
         queues = tuple(
