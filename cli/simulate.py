@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from sluice.simulation.expectation import Expectation
     from sluice.simulation.scenario import Scenario
 
+STDIN = Path("-")
+
 
 class GoDuration(click.ParamType[int]):
     """A length of time as Kubernetes writes it, such as 90s or 30ms; in milliseconds."""
@@ -44,7 +47,10 @@ class GoDuration(click.ParamType[int]):
 
 @click.command()
 @click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
 )
 @click.option(
     "-o",
@@ -72,7 +78,8 @@ class GoDuration(click.ParamType[int]):
 def simulate(files: tuple[Path, ...], **flags: Any) -> None:
     """Run queues and work in virtual time; nothing of AWS or Kubernetes is touched.
 
-    FILE is a stream of YAML documents: Kueue's objects, a Scenario, Loads and an Expectation.
+    FILE (`-` is stdin) is a stream of YAML documents: Kueue's objects, a Scenario, Loads and an
+    Expectation.
     Exit codes: 0 fine, 1 the result differs from the Expectation, 2 usage, an empty file, or no
     Expectation to check, 5 a file is invalid.
     """
@@ -143,14 +150,15 @@ def _simulate(path: Path, settings: _Settings) -> Exit:
 
 def read_scenario(path: Path) -> Scenario:
     """One scenario file; raises RefusedError that names every flaw, UsageError for an empty one."""
+    raw = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     try:
-        documents = parse_yaml(path.read_text(encoding="utf-8"))
+        documents = parse_yaml(raw.decode("utf-8"))
         if all(document is None for document in documents):
             raise UsageError(
                 f"{path} is empty",
                 hint="write queues and a Scenario or a Load into it; see docs/simulate.md",
             )
-        return parse_scenario(documents, path.stem)
+        return parse_scenario(documents, "stdin" if path == STDIN else path.stem)
     except DocumentError as error:
         fields = [
             (f"{one.document}: {one.field}" if one.field else one.document, one.message)

@@ -96,6 +96,22 @@ def test_several_files_give_one_line_of_json_each(fine: Path, different: Path) -
     assert [len(json.loads(line)["admitted"]) for line in result.output.splitlines()] == [1, 0]
 
 
+def test_a_dash_is_stdin(fine: Path) -> None:
+    result = CliRunner().invoke(sluice, ["simulate", "-", "-o", "json"], input=fine.read_text())
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["summary"]["admissions"] == 1
+
+
+def test_nobody_waits_for_passes_without_end(tmp_path: Path) -> None:
+    parts = documents(queue("q", cpu=1), waiting("w", "q", cpu=1), passes=10**20)
+
+    result = invoke(write(tmp_path / "many.yaml", parts))
+
+    assert result.exit_code == 5
+    assert "the most is 100000" in result.stderr
+
+
 def test_check_tells_differences_and_fails(fine: Path, different: Path) -> None:
     result = invoke("--check", fine, different)
 

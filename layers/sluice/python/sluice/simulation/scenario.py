@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SLUICE_V1: Final = "sluice.dev/v1"
 SIMULATION_KINDS: Final = ("Scenario", "Load", "Expectation")
+MAX_PASSES: Final = 100_000
 DEFAULT_START_MS: Final = 1_767_225_600_000  # 2026-01-01T00:00:00Z, for files that name no time
 
 
@@ -228,7 +229,9 @@ class _ScenarioReader:
             name="",
             objects=self._objects,
             start_ms=start_ms,
-            passes=spec.integer("passes", minimum=1) if spec.has("passes") else None,
+            passes=spec.integer("passes", minimum=1, maximum=MAX_PASSES)
+            if spec.has("passes")
+            else None,
             policy=Policy(
                 fair_sharing=read_fair_sharing(spec),
                 admission_fair_sharing=read_admission_fair_sharing(spec),

@@ -135,7 +135,13 @@ class Fields:
         return default
 
     def integer(
-        self, key: str, default: int = 0, *, minimum: int | None = None, required: bool = False
+        self,
+        key: str,
+        default: int = 0,
+        *,
+        minimum: int | None = None,
+        maximum: int | None = None,
+        required: bool = False,
     ) -> int:
         value = self._take(key, required)
         if value is None:
@@ -144,6 +150,8 @@ class Fields:
             self.wrong(key, f"must be a whole number, not {_described(value)}")
         elif minimum is not None and value < minimum:
             self.wrong(key, f"{value} is too small; the least is {minimum}")
+        elif maximum is not None and value > maximum:
+            self.wrong(key, f"{value} is too large; the most is {maximum}")
         else:
             return value
         return default
