@@ -95,11 +95,16 @@ def test_the_first_record_of_a_move_stands(ports: Recovering) -> None:
 
 def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
     saved = {"p-1": Saved("s3://b/1.tar", 5, 6, NOW, "ecr/x:1"), "p-2": Saved("s3://b/2.tar")}
+    first = {"p-1": Saved("s3://b/f1.tar", 5, 6, NOW), "p-2": Saved("s3://b/f2.tar")}
     ports.migrations.create(A_MOVE)
 
     done = ports.migrations.apply(
         [
             moving.order(A_MOVE),
+            moving.first_saved(A_MOVE, first, NOW + 3_000),
+            moving.first_failed(A_MOVE, "said by another pod", NOW + 3_100),
+            moving.last_ordered(A_MOVE, "its replacement is ready", NOW + 4_000),
+            moving.first_taken(A_MOVE, "decided by somebody else", NOW + 4_000),
             moving.dumped(A_MOVE, saved, NOW + 9_000),
             moving.order(A_MOVE),
             moving.stopping(A_MOVE, NOW + 9_100),
@@ -110,10 +115,13 @@ def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
         ]
     )
 
-    assert done == [True, True, False, True, False, True, True, False]
+    first_steps = [True, True, False, True, False]
+    assert done == [*first_steps, True, False, True, False, True, True, False]
     record = ports.migrations.get("w1#2")
     assert record is not None
     assert (record.stage, record.saved, record.pods) == (Stage.RUNNING, saved, ("p-1", "p-2"))
+    assert (record.first, record.first_at, record.first_error) == (first, NOW + 3_000, "")
+    assert (record.last_at, record.last_reason) == (NOW + 4_000, "its replacement is ready")
     assert (record.dumped_at, record.running_at) == (NOW + 9_000, NOW + 15_000)
     assert record.stopping_at == NOW + 9_100, "a race of two observers tells it once"
     assert record.numbers["lost_ms"] == 100

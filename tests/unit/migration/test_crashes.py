@@ -8,7 +8,7 @@ from tests.unit.migration.town import CrashingTown
 
 SAVED = {
     ("application", 1): "",
-    ("kubelet", 1): "s3://bucket/w-w-g0-pod",
+    ("kubelet", 1): "s3://bucket/move-0/w-w-g0-pod.tar",
     ("kubelet", 3): "s3://bucket/w/0/move-0/",
 }
 DEADLINE_MS = 121_000
@@ -17,7 +17,9 @@ MOMENTS = range(1, 1_000, 2)
 
 
 def interrupted(town: CrashingTown, mode: str, members: int, moment: int, *, again: bool) -> None:
-    """Notice, save, replacement, stop, restart; then the machine ends, and some quiet minutes."""
+    """Notice, first dump, replacement, last dump, stop, restart; then the machine ends, and some
+    quiet minutes.
+    """
     node = town.runs("w", mode, members)
     town.tell()
     event = town.notice(node)
@@ -31,6 +33,8 @@ def interrupted(town: CrashingTown, mode: str, members: int, moment: int, *, aga
     for step in (town.observe, town.drain, lambda: town.obey("w")):
         town.attempt(step, again=again)
     town.kubernetes.provide()
+    town.attempt(lambda: town.obey("w"), again=again)
+    town.save()
     for step in (lambda: town.obey("w"), town.tell, town.admit, town.drain, town.observe):
         town.attempt(step, again=again)
 

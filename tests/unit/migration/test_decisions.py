@@ -14,12 +14,14 @@ from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import PodSet, State, Workload
 from sluice.core.moves import migration as moving
 from sluice.core.moves.checkpointing import (
+    LEAD_MS,
     MARGIN_MS,
     Action,
     Bandwidth,
     Capability,
     Checkpoint,
     fit,
+    fits_twice,
     interval_seconds,
     observed,
     retained,
@@ -168,7 +170,7 @@ def test_a_notice_that_comes_100_seconds_late_stops_the_source_at_once() -> None
 
 
 def test_a_dumped_source_stops_at_once_and_an_undumped_one_does_not() -> None:
-    move = a_move()
+    move = a_move(last_at=NOW)
     (step,) = moving.progress(move, View(saved=DUMPED), NOW)
     after = step.after(move)
 
@@ -277,3 +279,142 @@ def test_a_placeholder_without_its_image_still_shows_that_its_node_is_there(
     containers: list[dict[str, Any]] = [{"name": "main", "state": {"waiting": {"reason": waiting}}}]
 
     assert ready([{"status": {"phase": phase, "containerStatuses": containers}}]) is there
+
+
+def steps(move: Migration, view: View, now: int) -> Migration:
+    """The record after one look."""
+    for step in moving.progress(move, view, now):
+        assert step.holds(move)
+        move = step.after(move)
+    return move
+
+
+FIRST = {"pod-1": Saved("s3://b/first.tar", 10**9, 9_000, NOW + 1_000)}
+NEEDS_MS = 500 + 9_000
+WORKS_ON = a_move(first=FIRST, first_at=NOW + 11_000)
+
+
+def test_a_source_that_was_saved_works_on_until_its_replacement_is_ready() -> None:
+    move = steps(a_move(), View(saved=FIRST), NOW + 11_000)
+    assert (move.stage, move.first, move.saved) == (Stage.DUMPING, FIRST, {})
+    assert steps(move, View(), NOW + 40_000) == move
+    assert moving.next_step(move, View(), NOW + 40_000) is Step.WAIT
+
+    ordered = steps(move, View(replacement_ready=True), NOW + 45_000)
+    assert ordered.last_at == NOW + 45_000
+    assert ordered.last_reason == "its replacement is ready; needs 10 s, has 67 s: dump"
+    assert moving.next_step(ordered, View(replacement_ready=True), NOW + 45_000) is Step.WAIT
+
+    held = {"pod-1": Saved("s3://b/last.tar", 10**9, 9_000, NOW + 46_000, held_at=NOW + 47_000)}
+    saved = steps(ordered, View(saved=held), NOW + 56_000)
+    assert (saved.stage, saved.saved, saved.first) == (Stage.DUMPED, held, FIRST)
+    assert moving.next_step(saved, View(saved=held), NOW + 56_000) is Step.STOP
+    assert moving.stopped_at(saved) == NOW + 47_000
+
+
+def test_without_a_replacement_the_last_dump_is_ordered_while_it_still_fits() -> None:
+    latest = WORKS_ON.deadline - MARGIN_MS - NEEDS_MS
+
+    assert steps(WORKS_ON, View(), latest - LEAD_MS - 1).last_at == 0
+    ordered = steps(WORKS_ON, View(), latest - LEAD_MS)
+    assert ordered.last_at
+    assert ordered.last_reason == "no replacement is ready; needs 10 s, has 14 s: dump"
+    assert steps(WORKS_ON, View(), latest).last_at
+
+
+def test_a_last_dump_that_does_not_fit_leaves_the_first_one() -> None:
+    late = WORKS_ON.deadline - MARGIN_MS - NEEDS_MS + 1
+
+    move = steps(WORKS_ON, View(replacement_ready=True), late)
+
+    assert (move.stage, move.saved, move.last_at) == (Stage.DUMPED, FIRST, 0)
+    assert move.last_reason.endswith("needs 10 s, has 9 s: it goes on from its first dump")
+    assert moving.next_step(move, View(), late) is Step.STOP
+    told = [(line.what, line.at) for line in moving.story(move, A_WORKLOAD)]
+    assert ("LastCheckpointDecided", late) in told
+    assert [at for what, at in told if what == "CheckpointCompleted"] == [WORKS_ON.first_at]
+
+
+@pytest.mark.parametrize("view", [View(failed={"pod-1": "criu failed"}), View()])
+def test_after_a_last_dump_that_fails_or_is_late_the_first_counts_and_the_rest_is_redone(
+    view: View,
+) -> None:
+    ordered = replace(WORKS_ON, last_at=NOW + 45_000, replacement_at=NOW + 45_000)
+    end = ordered.deadline - MARGIN_MS
+    if not view.failed:
+        assert steps(ordered, view, end - 1) == ordered
+
+    move = steps(ordered, view, end)
+
+    assert (move.stage, move.saved) == (Stage.DUMPED, FIRST)
+    assert move.error.endswith("it goes on from the first one")
+    assert moving.next_step(move, view, end) is Step.STOP
+    stopped = moving.stopping(move, end).after(move)
+    began = replace(A_WORKLOAD, started_at=NOW - 60_000)
+    told = moving.account(stopped, began, good_at=FIRST["pod-1"].at)
+    assert told["lost_ms"] == end - FIRST["pod-1"].at
+
+
+def test_a_replacement_that_waited_for_the_first_dump_needs_no_second_one() -> None:
+    waits = steps(a_move(), View(replacement_ready=True), NOW + 3_000)
+    assert waits.replacement_at
+    assert waits.dumps
+
+    move = steps(waits, View(saved=FIRST, replacement_ready=True), NOW + 11_000)
+
+    assert (move.stage, move.saved, move.last_at) == (Stage.DUMPED, FIRST, 0)
+
+
+def test_after_a_first_dump_that_failed_the_last_one_is_tried() -> None:
+    move = steps(a_move(), View(failed={"pod-1": "criu failed"}), NOW + 2_000)
+    assert (move.action, move.first_error, move.error) == (Action.DUMP, "criu failed", "")
+    assert moving.next_step(move, View(), NOW + 2_000) is Step.WAIT
+
+    ordered = steps(move, View(replacement_ready=True), NOW + 45_000)
+    assert ordered.last_at
+    assert steps(ordered, View(saved=DUMPED), NOW + 50_000).saved == DUMPED
+    again = steps(ordered, View(failed={"pod-1": "criu failed"}), NOW + 50_000)
+    assert (again.action, again.error) == (Action.SIGNAL, "criu failed")
+
+
+def test_who_could_not_be_saved_at_first_keeps_its_grace_after_the_last_attempt() -> None:
+    failed = a_move(first_error="criu failed", first_at=NOW + 2_000, numbers={"needs_ms": 9_000})
+    latest = failed.deadline - failed.grace_ms - MARGIN_MS - 9_000
+
+    assert steps(failed, View(), latest).last_at
+    assert steps(failed, View(), latest + 1).action is Action.SIGNAL
+
+
+@given(
+    took=st.integers(0, 200_000),
+    ready=st.integers(0, 200_000),
+    looks=st.lists(st.integers(1, 20_000), max_size=60),
+)
+def test_a_move_always_comes_to_an_end_and_never_promises_more_than_fits(
+    took: int, ready: int, looks: list[int]
+) -> None:
+    """However long dumps take, whenever the replacement comes, and however seldom anybody looks."""
+    move, now = a_move(numbers={"needs_ms": took}), NOW
+    for pause in (*looks, 200_000):
+        now += pause
+        since = move.last_at or NOW
+        answers = {"pod-1": Saved("s3://b/x.tar", 1, took, since)} if now >= since + took else {}
+        view = View(saved=answers, replacement_ready=now >= NOW + ready)
+        before, move = move, steps(move, view, now)
+        if move.last_at and not before.last_at:
+            assert now + took <= move.give_up_at
+        assert not (move.last_at and before.last_at and move.last_at != before.last_at)
+    assert moving.next_step(move, View(), now) is Step.STOP
+    assert (move.stage is Stage.DUMPED) == bool(move.saved)
+    assert move.saved or not move.first, "what was saved is given away"
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "twice"), [(120_000, True), (40_000, True), (30_000, False), (19_000, False)]
+)
+def test_two_dumps_are_planned_only_where_both_fit(left_ms: int, twice: bool) -> None:
+    slow = Bandwidth(disk=10**8, network=float("inf"), amplification=1.0, uploaded=0.0)
+    decided = fit(CheckpointMode.KUBELET, size=10**9, left_ms=left_ms, grace_ms=0, bandwidth=slow)
+
+    assert decided.action is Action.DUMP
+    assert fits_twice(decided) is twice

@@ -217,6 +217,7 @@ def test_a_dump_moves_with_its_workload(town: Town) -> None:
     town.hear(town.notice(node))
     town.obey("w")
     assert town.kubernetes.running() == ["w"], "the dump is not complete"
+    town.kubernetes.provide()
     while town.row("w").generation == 0 and not town.migrations.rows["w#0"].error:
         town.agents()
         town.obey("w")
@@ -237,6 +238,7 @@ def test_a_source_that_is_saved_gets_a_second_of_grace_and_still_has_to_be_prove
     town.hear(town.notice(node))
     town.dice.seed(2)
     town.agents()
+    town.kubernetes.provide()
     asked: list[tuple[str, int | None]] = []
     delete = town.kubernetes.delete
 

@@ -14,12 +14,12 @@ from sluice.core.moves.checkpointing import Checkpoint
 from tests.unit.migration.town import Town
 
 MODES = ("none", "application", "kubelet")
-DUMP = "s3://bucket/w-w-g0-pod"
+DUMP = "s3://bucket/first-0/w-w-g0-pod.tar"
 NOTICE_SECONDS = 120
 
 
-def saved_by(mode: str) -> str:
-    return DUMP if mode == "kubelet" else ""
+def saved_by(mode: str, order: str = "first-0") -> str:
+    return DUMP.replace("first-0", order) if mode == "kubelet" else ""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -136,7 +136,7 @@ def test_a_replacement_that_is_slower_than_the_window(town: Town, mode: str) -> 
     town.end(node)
     town.pass_quietly(60)
 
-    town.runs_once_more("w", saved=saved_by(mode))
+    town.runs_once_more("w", saved=saved_by(mode, "move-0"))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.core.lifecycle.workload import State, Workload
-from sluice.core.moves.marks import DONE, ORDER
+from sluice.core.moves.marks import DONE, ORDER, answer, marks_on
 from sluice.usecases.act import Act
 from sluice.usecases.interrupt import Handled, Interrupt
 from sluice.usecases.migrate import moves
@@ -26,6 +26,7 @@ STORY = (
 class Town(World):
     def __init__(self) -> None:
         super().__init__(0, crashes=0.0, lingering=0.0, queues=(queue("a", 40),))
+        self.saving = False
 
     def runs(self, name: str, mode: str = "application", members: int = 1) -> str:
         """Submit a workload and let it run; the node on which it does, or its first member."""
@@ -72,11 +73,12 @@ class Town(World):
         self.streamed += len(fresh)
 
     def save(self) -> None:
-        """Every agent of a living node saves what it was ordered to."""
+        """Every agent of a living node saves what it is ordered to, now and in turns to come."""
+        self.saving = True
         for (kind, namespace, name), pod in list(self.kubernetes.objects.items()):
-            order = pod["metadata"].get("annotations", {}).get(ORDER)
+            order = marks_on(pod).get(ORDER, "")
             alive = kind == "Pod" and pod["spec"].get("nodeName") not in self.kubernetes.dead
-            if not (order and alive) or DONE in pod["metadata"]["annotations"]:
+            if not (order and alive) or answer(pod) is not None:
                 continue
             uri = self.archived(pod, order)
             done = {"order": order, "uri": uri, "bytes": 1, "seconds": 1, "at": self.clock.now()}
@@ -96,6 +98,8 @@ class Town(World):
         for lambda_ in (self.tell, self.sweep, self.admit, self.observe, self.drain):
             lambda_()
             self.check()
+        if self.saving:
+            self.save()
         self.obey(*moving)
         self.check()
         while self.news:
@@ -144,8 +148,9 @@ class Town(World):
         assert story == [w for w in STORY if w != "SourceStopping" or move.stopping_at]
         assert all(line["at"] <= self.clock.now() for line in lines)
         what = {line["what"] for line in lines}
-        assert ("CheckpointCompleted" in what) == bool(move.saved)
-        assert ("CheckpointFailed" in what) == bool(move.error)
+        assert ("CheckpointCompleted" in what) == bool(move.saved or move.first)
+        assert ("CheckpointFailed" in what) == bool(move.error or move.first_error)
+        assert ("LastCheckpointDecided" in what) == bool(move.last_reason)
 
     def _run(self, do: Callable[[], object]) -> None:
         do()

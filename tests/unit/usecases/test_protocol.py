@@ -56,6 +56,21 @@ def test_no_gang_ever_runs_from_a_torn_set(block: int) -> None:
     assert restored, "no gang ever ran from a set: the runs prove nothing"
 
 
+@pytest.mark.parametrize("members", [1, 3])
+def test_nothing_is_lost_or_doubled_between_two_dumps(members: int) -> None:
+    """Sources that were saved, or could not be, work on until they are saved for the last time."""
+    saved_twice = 0
+    for seed in range(SEEDS):
+        world = World(seed, machines_end=True, queues=(queue("a", 6),))
+        for number in range(2):
+            world.submit(f"w{number}", "a", 1, mode="kubelet", members=members)
+        for _ in range(160):
+            world.step_of_a_move()
+        world.settle()
+        saved_twice += world.last_dumps_seen
+    assert saved_twice, "no source was saved for the last time: the runs prove nothing"
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_no_job_is_claimed_before_its_checks_said_ready(block: int) -> None:
     most = 0

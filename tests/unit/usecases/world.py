@@ -36,7 +36,7 @@ from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.interrupt import Interrupt
-from sluice.usecases.migrate import Migrate
+from sluice.usecases.migrate import Migrate, moves
 from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
 from sluice.usecases.relay import Changed, Relay
@@ -213,6 +213,7 @@ class World:
     running_seen: int = 0
     moved_seen: int = 0
     restored_seen: int = 0
+    last_dumps_seen: int = 0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -428,7 +429,7 @@ class World:
         metadata = pod["metadata"]
         index = metadata["labels"].get(INDEX)
         if index is None:
-            uri = f"s3://bucket/{metadata['name']}"
+            uri = f"s3://bucket/{order}/{metadata['name']}.tar"
             self.saved_seen.add(uri)
             return uri
         owner, generation = (
@@ -536,6 +537,21 @@ class World:
         self.dice.choice(actions)()
         self.check()
 
+    def step_of_a_move(self) -> None:
+        """As `step_of_a_gang`, but time goes by slowly, and `observe` sends who moves to `act`."""
+        self.clock.pass_ms(self.dice.choice([10, 100, 1000, 3_000]))
+        actions = [self.admit, self.act, self.act, self.act, self.relay, self.observe]
+        actions += [self.nudge, self.nudge, self.interrupt, self.agents, self.agents]
+        if self.dice.random() < 0.1:
+            actions = [self.machines, self.machines, self.sweep, self.ask_for_checkpoint]
+        self.dice.choice(actions)()
+        self.check()
+
+    def nudge(self) -> None:
+        moving = [w.id for w in self.workloads.rows.values() if moves(w)]
+        if moving:
+            self.commands.send(CLUSTER, moving)
+
     def settle(self) -> None:
         """No more trouble and no more messages: sweep, observe and what they send come home."""
         self.crashes = 0.0
@@ -594,6 +610,10 @@ class World:
         assert len(running) == len(set(running)), f"seed {self.seed}: I3 two runs of one workload"
         self.moved_seen = sum(
             run["outcome"] == "migrate" for w in self.workloads.rows.values() for run in w.runs
+        )
+        self.last_dumps_seen = sum(
+            bool(move.first and move.saved and move.saved != move.first)
+            for move in self.migrations.rows.values()
         )
         self.running_seen = max(self.running_seen, len(running))
         for w in self.workloads.rows.values():

@@ -118,6 +118,7 @@ class DynamoDBMigrations:
         changes = ", ".join(f"#{name} = :{name}" for name in step.set)
         first = ""
         if step.once:
+            names[f"#{step.once}"] = step.once
             values[":untold"] = 0
             first = f" AND (attribute_not_exists(#{step.once}) OR #{step.once} = :untold)"
         try:

@@ -14,7 +14,7 @@ FIELDS = Migration.__slots__
 
 def plain(name: str, value: Any) -> Any:
     """One attribute as strings, numbers, lists and maps."""
-    if name == "saved":
+    if name in ("saved", "first"):
         return {pod: each.row() for pod, each in value.items()}
     if name in ("stage", "driver", "action"):
         return value.value
@@ -33,5 +33,6 @@ def to_migration(record: Mapping[str, Any]) -> Migration:
     values["driver"] = CheckpointMode(values["driver"])
     values["action"] = Action(values["action"])
     values["pods"] = tuple(values.get("pods", ()))
-    values["saved"] = {pod: Saved(**row) for pod, row in values.get("saved", {}).items()}
+    for name in ("saved", "first"):
+        values[name] = {pod: Saved(**row) for pod, row in values.get(name, {}).items()}
     return Migration(**values)

@@ -31,7 +31,7 @@ from sluice.core.moves.interruption import (
     read,
 )
 from sluice.core.moves.losses import loss_of
-from sluice.core.moves.marks import LEAVING, MOVE, ORDER
+from sluice.core.moves.marks import LEAVING, MOVE, ORDER, order_of
 from sluice.core.moves.migration import AtRisk, Migration, most_valuable_first
 from sluice.core.moves.periodic import can_be_ordered
 from sluice.core.values.reasons import Reason
@@ -304,6 +304,8 @@ class Interrupt:
         why = "" if chosen.driver is asked else f" ({asked}: {chosen.reason})"
         numbers = fit.numbers() | {"unsaved_ms": each.unsaved_ms} | prices(workload, row)
         dumped = fit.action is checkpointing.Action.DUMP
+        # Who moves by a wish loses no machine, and waits for none.
+        twice = notice.kind is not Kind.REQUEST and checkpointing.fits_twice(fit)
         saved = each.all_pods if dumped else each.pods
         if dumped and len(saved) > 1:
             why = f" of {len(saved)} parts on {len(rows)} nodes"
@@ -326,6 +328,7 @@ class Interrupt:
             zone=str(row.get("zone", "")),
             grace_ms=grace,
             pods=tuple(sorted(pod["metadata"]["name"] for pod in saved)),
+            last_at=now if dumped and not twice else 0,
         )
 
     def rows(self, name: str, row: Mapping[str, Any], each: AtRisk) -> list[Mapping[str, Any]]:
@@ -476,7 +479,9 @@ def is_moving(workload: Workload, generation: int) -> bool:
 def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
     """What the node agent has to know: until when, and whether to save."""
     marks = {LEAVING: str(move.deadline)}
-    if move.action is checkpointing.Action.DUMP or saves_on_signal(workload):
+    if move.action is checkpointing.Action.DUMP:
+        marks[ORDER] = order_of(move)
+    elif saves_on_signal(workload):
         marks[ORDER] = f"{MOVE}{move.generation}"
     return marks
 

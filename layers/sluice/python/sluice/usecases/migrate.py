@@ -14,8 +14,17 @@ from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload, after
 from sluice.core.moves import checkpointing, gangs, migration
-from sluice.core.moves.checkpointing import Checkpoint
-from sluice.core.moves.marks import MOVE, ORDER, answer, answer_to, answered_at, marks_on
+from sluice.core.moves.checkpointing import Action, Checkpoint
+from sluice.core.moves.marks import (
+    LEAVING,
+    MOVE,
+    ORDER,
+    answer,
+    answer_to,
+    answered_at,
+    marks_on,
+    order_of,
+)
 from sluice.core.moves.migration import Migration, Saved, Step, View, migration_id
 from sluice.core.values.reasons import Reason
 from sluice.errors import SluiceError
@@ -54,10 +63,13 @@ class Migrate:
         record = self.migrations.get(migration_id(workload.id, workload.generation))
         pods = [] if workload.gone else pods_of(cluster, workload)
         if record is not None:
-            view = look(cluster, workload, pods)
+            view = look(cluster, workload, pods, order_of(record))
             for step in migration.progress(record, view, self.clock.now()):
+                self.keep_first(workload, step)
                 record = self.advance(workload, step)
-            if record.failed_at and len(record.pods) > 1:
+            if record.dumps:
+                demand(cluster, pods, record)
+            if record.failed_at and record.action is Action.SIGNAL and len(record.pods) > 1:
                 recall(cluster, pods)
             if (
                 not workload.gone
@@ -141,9 +153,20 @@ class Migrate:
         if record.stage is not migration.Stage.DUMPED:
             return None
         made = migration.checkpoint_of(
-            workload, record.saved.values(), record.driver, record.dumped_at
+            workload, record.saved.values(), record.driver, record.dumped_at or record.first_at
         )
         return made if made is not None and self.keep(workload, made) else None
+
+    def keep_first(self, workload: Workload, step: migration.Advance) -> None:
+        """Enter a first dump in the catalogue before it is recorded: a crash between repeats it.
+
+        So it counts whatever becomes of the move, and stays until the last one is entered.
+        """
+        if saved := step.set.get("first"):
+            at, driver = step.set["first_at"], step.before.driver
+            made = migration.checkpoint_of(workload, saved.values(), driver, at)
+            if made is not None:
+                self.keep(workload, made)
 
     def keep(self, workload: Workload, made: Checkpoint) -> bool:
         """Whether the catalogue names it now: only then is it there as a whole."""
@@ -263,9 +286,8 @@ def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
     return next((each.at for each in kept if each.source == source), 0)
 
 
-def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View:
-    """What the cluster shows of a move."""
-    order = f"{MOVE}{workload.generation}"  # an earlier answer is no part of this set
+def look(cluster: Cluster, workload: Workload, pods: Sequence[Document], order: str) -> View:
+    """What the cluster shows of a move; an answer to another order is no part of this dump."""
     answers = {pod["metadata"]["name"]: answer_to(order, pod) for pod in pods}
     selector = f"{PLACEHOLDER}={workload.id}"
     placeholders, _ = cluster.list("Pod", selector=selector)
@@ -276,6 +298,16 @@ def look(cluster: Cluster, workload: Workload, pods: Sequence[Document]) -> View
         pods=frozenset(answers),
         still_running=bool(pods),
     )
+
+
+def demand(cluster: Cluster, pods: Iterable[Document], record: Migration) -> None:
+    """Every pod bears the order that the record names, whoever should have told it."""
+    marks = {LEAVING: str(record.deadline), ORDER: order_of(record)}
+    for pod in pods:
+        at = pod["metadata"]
+        if at["name"] in record.pods and marks_on(pod).get(ORDER) != marks[ORDER]:
+            change = {"metadata": {"uid": at["uid"], "annotations": marks}}
+            cluster.patch("Pod", at["namespace"], at["name"], change)
 
 
 def recall(cluster: Cluster, pods: Iterable[Document]) -> None:

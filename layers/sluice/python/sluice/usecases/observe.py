@@ -22,7 +22,7 @@ from sluice.core.clusters.observation import (
 )
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.workload import Change, State, Workload
-from sluice.core.moves.marks import MOVE, ORDER, answer, marks_on
+from sluice.core.moves.marks import FIRST, MOVE, ORDER, answer, marks_on
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,
@@ -414,7 +414,7 @@ def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
 def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
     """What names an answered order for a checkpoint outside of a move."""
     token = marks_on(pod).get(ORDER, "")
-    if not token or token.startswith(MOVE) or answer(pod) is None:
+    if not token or token.startswith((FIRST, MOVE)) or answer(pod) is None:
         return None
     return pod["metadata"]["uid"], token
 

@@ -26,8 +26,10 @@ _FIRST = (
     "Submitted", "Rejected", "Held", "Released", "Reprioritized", "Admitted", "Dispatched",
     "Running",
 )  # fmt: skip
-_LAST = ("Succeeded", "Failed", "Stopped", "Cancelled", "QuotaReleased", "Requeued",
-         "TaskAnswered")  # fmt: skip
+_LAST = (
+    "LastCheckpointDecided", "Succeeded", "Failed", "Stopped", "Cancelled", "QuotaReleased",
+    "Requeued", "TaskAnswered",
+)  # fmt: skip
 
 
 def rank(what: str) -> int:

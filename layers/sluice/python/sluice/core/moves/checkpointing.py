@@ -14,6 +14,8 @@ from sluice.core.lifecycle.workload import PodSet
 
 MARGIN_MS: Final = 8_000
 """Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
+LEAD_MS: Final = 5_000
+"""How long before the last moment a source is saved for the last time: its dump may have grown."""
 GRACE_SECONDS: Final = 30
 FREEZE_MS: Final = 500
 LISTED: Final = 100
@@ -222,7 +224,16 @@ def fit(
         return Fit(Action.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)
     needs, has = bandwidth.needs_ms(size), max(0, left_ms - MARGIN_MS)
     action = Action.DUMP if needs <= has else Action.SIGNAL
-    return Fit(action, needs, has, size, f"needs {_s(needs)}, has {_s(has)}: {action}")
+    return Fit(action, needs, has, size, f"{needs_and_has(needs, has)}: {action}")
+
+
+def fits_twice(fit: Fit) -> bool:
+    """Whether a dump at once leaves time for another one at the end."""
+    return fit.action is Action.DUMP and 2 * fit.needs_ms + LEAD_MS <= fit.has_ms
+
+
+def needs_and_has(needs_ms: int, has_ms: int) -> str:
+    return f"needs {_s(needs_ms)}, has {_s(has_ms)}"
 
 
 def _s(ms: int) -> str:

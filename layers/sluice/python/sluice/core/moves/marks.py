@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sluice.core.moves.gangs import part_of
-from sluice.core.moves.migration import Saved
+from sluice.core.moves.migration import Migration, Saved
 
 ORDER: Final = "sluice.dev/checkpoint-order"
 """Save the pod now; the value names the order, so that a repetition is none."""
 MOVE: Final = "move-"
-"""How the orders that belong to a move begin."""
+"""How the order of a move begins after which the pod stands still."""
+FIRST: Final = "first-"
+"""How the order of a move begins after which the pod works on."""
 DONE: Final = "sluice.dev/checkpoint-done"
 """The answer, as JSON: `{order, error, at}`, or, with `held` only if the pod stands still,
 `{order, uri, image, bytes, sha256, seconds, at, held}`.
@@ -28,6 +30,11 @@ RESTORE_DIGEST: Final = "sluice.dev/restore-sha256"
 """What its archive must be, where a set names it."""
 LEAVING: Final = "sluice.dev/leaving"
 """Until when (epoch ms) the pod can stay where it is."""
+
+
+def order_of(move: Migration) -> str:
+    """The dump that its pods are to answer for."""
+    return f"{MOVE if move.last_at else FIRST}{move.generation}"
 
 
 def marks_on(pod: Mapping[str, Any]) -> Mapping[str, str]:

@@ -2,6 +2,8 @@
 
     NOTICED → DUMPING ∥ replacing → DUMPED → FENCED → RESTORING → RUNNING (generation + 1), or LOST
 
+While DUMPING a source is saved at once and works on; it is saved again, and held from then on, when
+its replacement is ready. DUMPED says which of both dumps its successor starts from.
 The record tells and times the move. That only one run of a workload exists is up to the workload's
 own record (core.lifecycle.workload: reclaim, gone, move), so nothing here can break it.
 """
@@ -17,7 +19,16 @@ from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import Workload
 from sluice.core.moves import gangs
-from sluice.core.moves.checkpointing import MARGIN_MS, Action, Checkpoint, Part, mode
+from sluice.core.moves.checkpointing import (
+    FREEZE_MS,
+    LEAD_MS,
+    MARGIN_MS,
+    Action,
+    Checkpoint,
+    Part,
+    mode,
+    needs_and_has,
+)
 from sluice.core.moves.interruption import Kind
 
 
@@ -33,6 +44,7 @@ class Stage(StrEnum):
 
 ENDED: Final = frozenset({Stage.RUNNING, Stage.LOST})
 _BEFORE_STOP: Final = (Stage.NOTICED, Stage.DUMPING, Stage.DUMPED)
+_BEFORE_DUMPED: Final = (Stage.NOTICED, Stage.DUMPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,14 @@ class Migration:
     grace_ms: int = 0
     pods: tuple[str, ...] = ()
     saved: Mapping[str, Saved] = field(default_factory=dict)
+    first: Mapping[str, Saved] = field(default_factory=dict)
+    """The dump after which the source worked on; empty until it is whole."""
+    first_at: int = 0
+    """When the order of the first dump was answered, by `first` or by `first_error`."""
+    first_error: str = ""
+    last_at: int = 0
+    """When the dump was ordered that holds; at once where there is time for one only."""
+    last_reason: str = ""
     error: str = ""
     replacement_at: int = 0
     dumped_at: int = 0
@@ -142,8 +162,21 @@ class Migration:
 
     @property
     def give_up_at(self) -> int:
-        """When the source is stopped whatever else happens, so that it has its grace."""
-        return self.deadline - self.grace_ms - MARGIN_MS
+        """When the source is stopped whatever else happens, so that it has its grace.
+
+        Who is saved needs none: it goes on elsewhere from before its SIGTERM.
+        """
+        return self.deadline - (0 if self.first else self.grace_ms) - MARGIN_MS
+
+    @property
+    def dumps(self) -> bool:
+        """Whether its source is to be saved, and is not yet."""
+        return self.action is Action.DUMP and self.stage in _BEFORE_DUMPED
+
+    @property
+    def awaits_dump(self) -> bool:
+        """Whether one is under way, and the source does not work on between its two dumps."""
+        return self.dumps and bool(self.last_at or not self.first_at)
 
 
 def migration_id(workload: str, generation: int) -> str:
@@ -186,19 +219,43 @@ def replaced(migration: Migration, now: int) -> Advance:
     return Advance(migration, _BEFORE_STOP, {"replacement_at": now}, "replacement_at")
 
 
+def first_saved(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advance:
+    """Every pod is saved, and works on."""
+    return Advance(migration, _BEFORE_DUMPED, {"first": dict(saved), "first_at": now}, "first_at")
+
+
+def first_failed(migration: Migration, why: str, now: int) -> Advance:
+    return Advance(migration, _BEFORE_DUMPED, {"first_error": why, "first_at": now}, "first_at")
+
+
+def last_ordered(migration: Migration, why: str, now: int) -> Advance:
+    """The source is saved once more, and held from then on."""
+    return Advance(migration, _BEFORE_DUMPED, {"last_at": now, "last_reason": why}, "last_at")
+
+
+def first_taken(migration: Migration, why: str, now: int) -> Advance:
+    """The source is not saved once more. Holds only while that has not been ordered."""
+    change = {"stage": Stage.DUMPED, "saved": dict(migration.first), "dumped_at": now}
+    return Advance(migration, _BEFORE_DUMPED, change | {"last_reason": why}, "last_at")
+
+
+def last_failed(migration: Migration, why: str, now: int) -> Advance:
+    """The first dump has to do; the work since then is done again."""
+    text = f"{why}; it goes on from the first one"
+    change = {"stage": Stage.DUMPED, "saved": dict(migration.first), "error": text}
+    return Advance(migration, _BEFORE_DUMPED, change | {"failed_at": now}, "failed_at")
+
+
 def dumped(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advance:
     """Every pod is saved: all or nothing, a torn set is never restored."""
-    return Advance(
-        migration,
-        (Stage.NOTICED, Stage.DUMPING),
-        {"stage": Stage.DUMPED, "saved": dict(saved), "dumped_at": now},
-    )
+    change = {"stage": Stage.DUMPED, "saved": dict(saved), "dumped_at": now}
+    return Advance(migration, _BEFORE_DUMPED, change)
 
 
 def dump_failed(migration: Migration, why: str, now: int) -> Advance:
     """The dump is given up: the application is told, and goes on from an earlier checkpoint."""
     change = {"stage": Stage.DUMPING, "action": Action.SIGNAL, "error": why, "failed_at": now}
-    return Advance(migration, (Stage.NOTICED, Stage.DUMPING), change, "failed_at")
+    return Advance(migration, _BEFORE_DUMPED, change, "failed_at")
 
 
 def stopping(migration: Migration, now: int) -> Advance:
@@ -240,7 +297,7 @@ class Step(StrEnum):
 class View:
     """What the cluster shows of a move: pod → its checkpoint, or why there is none.
 
-    `pods`: those that may still execute anything.
+    Both by the order that the move has given last. `pods`: those that may still execute anything.
     """
 
     saved: Mapping[str, Saved] = field(default_factory=dict)
@@ -251,17 +308,55 @@ class View:
 
 
 def progress(migration: Migration, view: View, now: int) -> list[Advance]:
-    """What has been seen and is not yet recorded."""
+    """What has been seen and is not yet recorded, and what follows from it."""
     found = []
     if view.replacement_ready and not migration.replacement_at:
         found.append(replaced(migration, now))
-    if migration.action is Action.DUMP and migration.stage in (Stage.NOTICED, Stage.DUMPING):
-        if migration.pods and all(pod in view.saved for pod in migration.pods):
-            saved = {pod: view.saved[pod] for pod in migration.pods}
-            found.append(dumped(migration, saved, now))
-        elif why := _why_not_dumped(migration, view, now):
-            found.append(dump_failed(migration, why, now))
+        migration = found[-1].after(migration)
+    if migration.awaits_dump and (step := _answered(migration, view, now)):
+        found.append(step)
+        migration = step.after(migration)
+    if migration.dumps and not migration.awaits_dump and (step := once_more(migration, now)):
+        found.append(step)
     return found
+
+
+def _answered(migration: Migration, view: View, now: int) -> Advance | None:
+    """What became of the dump that is under way; None while it is not known."""
+    if migration.pods and all(pod in view.saved for pod in migration.pods):
+        saved = {pod: view.saved[pod] for pod in migration.pods}
+        end = dumped if migration.last_at else first_saved
+        return end(migration, saved, now)
+    why = _why_not_dumped(migration, view, now)
+    if not why:
+        return None
+    if migration.first:
+        return last_failed(migration, why, now)
+    tried = migration.last_at or now >= migration.give_up_at
+    return (dump_failed if tried else first_failed)(migration, why, now)
+
+
+def once_more(migration: Migration, now: int) -> Advance | None:
+    """Whether who was saved, or could not be, is saved again now; None while it works on.
+
+    When its replacement is ready, or when no more time is left than another dump needs. If that
+    does not fit, or the replacement waited already when the first dump was there, the first does.
+    """
+    first = migration.first.values()
+    expected = int(migration.numbers.get("needs_ms", 0))
+    needs = FREEZE_MS + max(one.took_ms for one in first) if first else expected
+    has = migration.give_up_at - now
+    if not migration.replacement_at and has > needs + LEAD_MS:
+        return None
+    if first and 0 < migration.replacement_at <= migration.first_at:
+        return first_taken(migration, "its replacement was ready before its dump", now)
+    why = "its replacement is ready" if migration.replacement_at else "no replacement is ready"
+    why = f"{why}; {needs_and_has(needs, has)}"
+    if needs <= has:
+        return last_ordered(migration, f"{why}: dump", now)
+    if first:
+        return first_taken(migration, f"{why}: it goes on from its first dump", now)
+    return dump_failed(migration, f"{why}: it is not dumped again", now)
 
 
 def _why_not_dumped(migration: Migration, view: View, now: int) -> str:
@@ -285,8 +380,9 @@ def _why_not_dumped(migration: Migration, view: View, now: int) -> str:
 def next_step(migration: Migration, view: View, now: int) -> Step:
     """Whether the source may still run.
 
-    A dumped source stops at once, since what it does afterwards is lost or done twice. Otherwise it
-    works on until its replacement is ready, or until its grace is all the time that is left.
+    One that is saved for the last time stops at once, since what it does afterwards is lost or done
+    twice. Otherwise it works on until its replacement is ready, or until its grace is all the time
+    that is left.
     """
     if migration.stopping_at or not view.still_running or now >= migration.give_up_at:
         return Step.STOP
@@ -343,6 +439,7 @@ _LINES: Final[Sequence[tuple[str, str]]] = (
     ("noticed_at", "InterruptionNoticed"),
     ("received_at", "CheckpointDecided"),
     ("replacement_at", "ReplacementReady"),
+    ("last_at", "LastCheckpointDecided"),
     ("dumped_at", "CheckpointCompleted"),
     ("stopping_at", "SourceStopping"),
     ("fenced_at", "SourceFenced"),
@@ -354,12 +451,32 @@ _LINES: Final[Sequence[tuple[str, str]]] = (
 def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
     """The lines of the timeline that the record tells so far; told again, they change nothing."""
     told = replace(workload, generation=migration.generation)
+    yield from _of_first(migration, told)
     for attribute, what in _LINES:
         if at := getattr(migration, attribute):
+            if what == "LastCheckpointDecided" and not migration.last_reason:
+                continue  # the only one: CheckpointDecided says it
+            if what == "CheckpointCompleted" and migration.saved == migration.first:
+                what = "LastCheckpointDecided"  # noqa: PLW2901 - against another dump
             message, detail = _told(migration, what)
             yield Happening(told, at, what, message, detail)
     if migration.failed_at and migration.stage is not Stage.LOST:
         yield Happening(told, migration.failed_at, "CheckpointFailed", migration.error)
+
+
+def _of_first(m: Migration, told: Workload) -> Iterator[Happening]:
+    """What became of the dump after which the source worked on."""
+    if m.first:
+        text, detail = _saved(m.first)
+        yield Happening(told, m.first_at, "CheckpointCompleted", f"{text}; it works on", detail)
+    elif m.first_error:
+        yield Happening(told, m.first_at, "CheckpointFailed", f"{m.first_error}; it works on")
+
+
+def _saved(saved: Mapping[str, Saved]) -> tuple[str, dict[str, Any]]:
+    every = list(saved.values())
+    detail = {"bytes": sum(s.size for s in every), "took_ms": max(s.took_ms for s in every)}
+    return how_saved(every), detail
 
 
 def news(before: Migration, now: Migration, workload: Workload) -> list[Happening]:
@@ -380,10 +497,10 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
             return m.reason, {"driver": m.driver.value, "action": m.action.value, **m.numbers}
         case "ReplacementReady":
             return _after(m, m.replacement_at), {}
+        case "LastCheckpointDecided":
+            return m.last_reason, {}
         case "CheckpointCompleted":
-            size = sum(s.size for s in m.saved.values())
-            took = max((s.took_ms for s in m.saved.values()), default=0)
-            return how_saved(list(m.saved.values())), {"bytes": size, "took_ms": took}
+            return _saved(m.saved)
         case "SourceStopping":
             return _after(m, m.stopping_at), {}
         case "SourceFenced":
