@@ -46,7 +46,8 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
         click.echo("\nExit codes:")
         click.echo(_exit_codes(codes))
     for error in found.get("errors") or ():
-        click.echo("\n" + clean(f"Error in {error['field']}: {error['message']}"))
+        where = f" in {error['field']}" if error["field"] else ""
+        click.echo("\n" + clean(f"Error{where}: {error['message']}"))
     click.echo("\nEvents:")
     click.echo(
         table(

@@ -82,4 +82,5 @@ def _explain(final: Sequence[Json], goal: str) -> None:
         elif outcome(workload, goal) is not Exit.OK:
             hint(f"{workload['id']} {workload['phase'].lower()}: {message}")
             for error in workload.get("errors") or ():
-                hint(f"  {error['field']}: {error['message']}")
+                where = f"{error['field']}: " if error["field"] else ""
+                hint(f"  {where}{error['message']}")

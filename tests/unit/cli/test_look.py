@@ -258,6 +258,16 @@ def test_administrators_see_who_was_turned_away_as_nobody_they_know() -> None:
     assert terminal("get", seen["id"]).exit_code == 3
 
 
+def test_a_mistake_of_the_whole_body_is_told_without_a_path() -> None:
+    terminal = Terminal()
+    terminal.plane.deliver("not json")
+    (seen,) = items(terminal("ls", "-o", "json"))
+
+    assert terminal("why", seen["id"]).stdout.startswith("It was rejected: not JSON")
+    assert "Error: not JSON" in terminal("describe", seen["id"]).stdout
+    assert "  not JSON" in terminal("wait", seen["id"]).stderr
+
+
 def test_why_promises_no_quota_to_who_does_not_wait_for_any() -> None:
     terminal, ids = two_running_one_waiting()
     document = native("train", 32)

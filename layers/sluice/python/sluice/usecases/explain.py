@@ -198,7 +198,10 @@ def settled(workload: Workload) -> str:
     """One sentence about a workload that does not wait for quota."""
     said = workload.reason.get("message") or str(workload.result.get("message", ""))
     end = f": {said}" if said else ""
-    fields = "; ".join(f"{error['field']}: {error['message']}" for error in workload.errors)
+    fields = "; ".join(
+        f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
+        for error in workload.errors
+    )
     intent = workload.intent.message if workload.intent else ""
     if workload.gated:
         return f"It {checks.waits_for(workload)}."
