@@ -81,6 +81,12 @@ def test_h4_the_product_of_replicas_and_devices_is_capped():
     assert "more than any cluster has" in found["spec"]
 
 
+def test_h4_a_size_that_is_too_large_is_told_as_it_was_written():
+    found = errors(a_workload(resources={"cpu": "9" * 26}))
+
+    assert f"1 pods times {'9' * 26} cpu are" in found["spec"]
+
+
 @pytest.mark.parametrize("parallelism", [2**31, 0, -1, 2**70])
 def test_h4_counts_beyond_32_bits_are_rejected(parallelism):
     assert "spec.parallelism" in errors(a_job(parallelism=parallelism))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 from sluice.core.kinds.document import Flaw
 from sluice.core.kinds.spec_fields import amount
+from sluice.core.values.quantity import format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +46,8 @@ def pod_sets(manifest: Mapping[str, Any], flaws: list[Flaw], path: str = "") -> 
     for one in sets:
         for resource, each in one["requests"].items():
             if each * one["count"] > MAX_TOTAL:
-                text = f"{one['count']} pods times {each} {resource} are more than any cluster has"
+                amounts = f"{one['count']} pods times {format_quantity(resource, each)} {resource}"
+                text = f"{amounts} are more than any cluster has"
                 flaws.append(Flaw("", _joined(path, "spec"), f"{text}; ask for less"))
     return sets
 
