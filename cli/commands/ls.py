@@ -60,7 +60,13 @@ def ls(
             raise Outcome(Exit.INTERRUPTED) from None
     items = listed()
     if output in {"table", "wide"}:
-        hint(heading(items) if items else "no workloads; `sluice submit -f FILE` sends one")
+        narrowed = since is not None or any(filters.values())
+        nothing = (
+            "no workload matches; `sluice ls` without filters shows the others"
+            if narrowed
+            else "no workloads; `sluice submit -f FILE` sends one"
+        )
+        hint(heading(items) if items else nothing)
     if items or output not in {"table", "wide"}:
         rows(items, workload_columns(int(app.now() * 1_000)), output)
     if len(items) == limit:

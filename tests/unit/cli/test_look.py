@@ -86,6 +86,13 @@ def test_ls_filters() -> None:
     assert terminal("ls", "-l", "team=x", "-o", "name").stdout == ""
 
 
+def test_ls_says_no_workloads_only_where_nothing_was_asked_for() -> None:
+    terminal, _ = two_running_one_waiting()
+
+    assert "no workload matches" in terminal("ls", "-s", "runing").stderr
+    assert "no workloads; `sluice submit" in Terminal()("ls").stderr
+
+
 def test_ls_shows_unfinished_work_however_old_and_finished_work_of_a_day() -> None:
     terminal, ids = two_running_one_waiting()
     terminal.plane.finish(ids[0])
