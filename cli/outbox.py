@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sluice.core.values.strict_json import MAX_BYTES, JsonError, parse
+
 from cli.errors import CommandError, RefusedError, UnavailableError
 
 BATCH_ENTRIES = 10
@@ -117,6 +119,14 @@ class EventOutbox:
 
 
 def letter(document: dict[str, Any], workload_id: str, namespace: str) -> Letter:
-    """A document as the smallest JSON text."""
+    """A document as the smallest JSON text.
+
+    Raises RefusedError for one that nobody could read: its record would not have this id.
+    """
     body = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    if len(body.encode()) <= MAX_BYTES:  # what is longer is refused with the others of its batch
+        try:
+            parse(body)
+        except JsonError as error:
+            raise RefusedError(f"workload {workload_id}: {error}") from None
     return Letter(workload_id, namespace, body)

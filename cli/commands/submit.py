@@ -121,10 +121,10 @@ def deliver(
     if follow and len(submissions) != 1:
         raise click.UsageError("--follow is for one document")
     _require_distinct(submissions)
+    letters = [letter(each.document, each.id, each.namespace) for each in submissions]
     if dry_run:
         _check(app, submissions, dry_run, output)
         return
-    letters = [letter(each.document, each.id, each.namespace) for each in submissions]
     app.outbox(transport)(letters)
     sent_at = app.now()
     ids = [each.id for each in submissions]

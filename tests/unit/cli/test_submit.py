@@ -90,6 +90,21 @@ def test_what_is_no_document_is_refused_before_anything_is_sent(text: str, told:
     assert not terminal.sent
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run", "client")])
+def test_what_nobody_could_read_is_refused_rather_than_awaited_for_ever(
+    dry: tuple[str, ...],
+) -> None:
+    """Its record would be one without name and key, so not of the id that was printed."""
+    terminal = Terminal()
+    text = json.dumps(native("wide", 1) | {"annotations": {f"a{n}": "" for n in range(1001)}})
+
+    result = terminal("submit", "-f", "-", "--wait", *dry, input=text)
+
+    assert result.exit_code == 5
+    assert "an object has 1001 keys; use at most 1000" in result.stderr
+    assert not terminal.plane.workloads.rows
+
+
 def test_two_documents_with_one_key_are_a_mistake() -> None:
     documents = yaml.safe_dump_all([native("one", 1, key="k"), native("two", 1, key="k")])
     terminal = Terminal()
