@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cli.app import App
     from cli.output import Json
 
+ID_LENGTH = 13
+
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--image", required=True, help="Container image, with digest where policy asks.")
@@ -74,7 +76,7 @@ def run(
     if array:
         spec["array"] = array
     if dependencies:
-        spec["dependsOn"] = [{"id": each} for each in dependencies]
+        spec["dependsOn"] = [{"id": _whole(app, each)} for each in dependencies]
     if priority:
         spec["priority"] = priority
     if environment:
@@ -93,6 +95,11 @@ def run(
         namespace=lambda: namespace or home_namespace(app),
     )
     deliver(app, [made], **delivery)  # type: ignore[arg-type]
+
+
+def _whole(app: App, reference: str) -> str:
+    """The id that a prefix means; a whole one may be of a workload whose record is to come."""
+    return reference if len(reference) == ID_LENGTH else str(app.client.workload(reference)["id"])
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -220,12 +220,16 @@ def test_run_makes_arrays_and_waits_for_others() -> None:
     first = terminal.plane.send(native("prepare", 1))
 
     flags = ("run", "--image", "example:1", "-q", "batch", "-o", "json")
-    (made,) = items(terminal(*flags, "--array", "0-9%3", "--after", first, "--", "true"))
+    (made,) = items(terminal(*flags, "--array", "0-9%3", "--after", first[:6], "--", "true"))
 
     record = terminal.plane.workloads.rows[made["id"]]
     assert record.pod_sets[0].count == 3
     assert record.options["depends_on"] == [{"id": first, "condition": "Succeeded"}]
     assert record.blocked
+    later = "a" * 13  # whom nobody knows yet: its message may be on the way
+    (made,) = items(terminal(*flags, "--after", later, "--", "true"))
+    assert terminal.plane.workloads.rows[made["id"]].options["depends_on"][0]["id"] == later
+    assert terminal(*flags, "--after", "zzz", "--", "true").exit_code == 3
 
 
 def test_submit_and_wait_reports_a_rejection_with_its_fields() -> None:
