@@ -81,6 +81,11 @@ class Layout:
         return self.state / "kept"
 
     @property
+    def spare(self) -> Path:
+        """What a clean stop kept, while an `up` that resumes it has not ended."""
+        return self.state / "data.spare"
+
+    @property
     def logs(self) -> Path:
         return self.state / "logs"
 

@@ -135,8 +135,11 @@ def started(settings: Settings, progress: Progress, *, fresh: bool) -> Iterator[
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         kill_marked(layout.state)
-        resumed = layout.kept.exists() and not fresh
-        forget(layout, but=("data", "certs", "ports.json") if resumed else ())
+        resumed = not fresh and (layout.kept.exists() or layout.spare.exists())
+        if resumed:
+            set_aside(layout)
+        kept = (layout.data, layout.spare, layout.certs, layout.ports) if resumed else ()
+        forget(layout, but=tuple(path.name for path in kept))
         for folder in (layout.logs, layout.held, layout.data):
             folder.mkdir(parents=True, exist_ok=True)
         write_json(layout.settings, settings.document())
@@ -159,8 +162,21 @@ def started(settings: Settings, progress: Progress, *, fresh: bool) -> Iterator[
     except BaseException:
         # The end of its input tells the supervisor to stop everything.
         supervisor.communicate()
+        if resumed:
+            progress("what was kept is still there for the next `sluice local up`")
         raise
     let_go(supervisor)
+    shutil.rmtree(layout.spare, ignore_errors=True)
+
+
+def set_aside(layout: Layout) -> None:
+    """Let the parts begin with a copy: an `up` that does not end may leave anything in it."""
+    if layout.spare.exists():
+        shutil.rmtree(layout.data, ignore_errors=True)
+    else:
+        layout.data.rename(layout.spare)
+    copy = ["cp", "--archive", "--reflink=auto", str(layout.spare), str(layout.data)]
+    subprocess.run(copy, check=True)
 
 
 def await_up(supervisor: subprocess.Popen[str], layout: Layout, progress: Progress) -> None:

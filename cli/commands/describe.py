@@ -9,7 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.commands.events import EVENT_COLUMNS
-from cli.figures import amounts, between, cost, dollars, span
+from cli.figures import amounts, between, cost, span
 from cli.output import Json, clean, document, output_option, paint, table
 from cli.selection import find, one_workload
 
@@ -110,8 +110,8 @@ def _lost(moves: Json) -> str:
 def _saved(moves: Json) -> str:
     spot, kept = moves.get("spotSavedUsd"), moves.get("notRepeatedUsd")
     parts = (
-        f"{dollars(spot)} against on-demand" if spot is not None else "",
-        f"{dollars(kept)} of work not repeated" if kept is not None else "",
+        f"{cost(spot)} against on-demand until then" if spot is not None else "",
+        f"{cost(kept)} of work not repeated" if kept is not None else "",
     )
     return ", ".join(filter(None, parts))
 

@@ -7,7 +7,16 @@ import pytest
 
 from local.errors import StackError
 from local.settings import Layout, Settings
-from local.stack import down, forget, is_running, make_folder, require_whole, restart_part, status
+from local.stack import (
+    down,
+    forget,
+    is_running,
+    make_folder,
+    require_whole,
+    restart_part,
+    set_aside,
+    status,
+)
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path) -> None:
@@ -43,6 +52,19 @@ def test_forgetting_spares_the_locks_and_what_is_kept(tmp_path) -> None:
 
     assert {path.name for path in tmp_path.iterdir()} == {"lock", "up.lock", "data"}
     assert (layout.data / "file").exists()
+
+
+def test_an_up_that_does_not_end_leaves_what_was_kept(tmp_path) -> None:
+    layout = Layout(tmp_path)
+    layout.data.mkdir()
+    (layout.data / "table").write_text("kept")
+
+    set_aside(layout)
+    (layout.data / "table").write_text("half of a start")
+    set_aside(layout)
+
+    assert (layout.data / "table").read_text() == "kept"
+    assert (layout.spare / "table").read_text() == "kept"
 
 
 def test_a_stack_runs_as_long_as_its_lock_is_held(tmp_path) -> None:

@@ -279,7 +279,7 @@ def _use(nodes: Sequence[Mapping[str, Any]]) -> str:
     """CPU that pods request of what the nodes can give, as far as it was observed."""
     allocatable = sum(_cpu(node.get("allocatable")) for node in nodes)
     shown = format_quantity("cpu", allocatable)
-    if not any("requested" in node for node in nodes):
+    if nodes and not any("requested" in node for node in nodes):
         return f"?/{shown}"
     requested = sum(_cpu(node.get("requested")) for node in nodes)
     return f"{format_quantity('cpu', requested)}/{shown}"

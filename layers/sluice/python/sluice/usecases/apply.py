@@ -96,7 +96,7 @@ class Apply:
             after = _without(snapshot, key)
             self._require_unused(snapshot, kind, name)
             if broken := _new_problems(snapshot, after):
-                raise ConflictError(f"{kind} {name} is in use", broken)
+                raise ConflictError(f"{kind} {name} is in use; without it:", broken)
             edit = self._edit(snapshot, after, remove=(key,))
             if dry_run or self.catalog.edit(edit):
                 if not dry_run:
