@@ -20,11 +20,7 @@ def accept_submissions(scope: Construct, *, bus: events.IEventBus, queues: Queue
         event_pattern=events.EventPattern(
             account=[cdk.Stack.of(scope).account], detail_type=["Sluice Workload Submission"]
         ),
-        targets=[
-            targets.SqsQueue(
-                queues.main["events"], dead_letter_queue=queues.last_resorts["undelivered"]
-            )
-        ],
+        targets=[_to("events", queues)],
     )
 
 
@@ -38,11 +34,7 @@ def hear_answers(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> 
         event_pattern=events.EventPattern(
             account=[cdk.Stack.of(scope).account], detail_type=["Admission Check Answered"]
         ),
-        targets=[
-            targets.SqsQueue(
-                queues.main["answers"], dead_letter_queue=queues.last_resorts["undelivered"]
-            )
-        ],
+        targets=[_to("answers", queues)],
     )
 
 
@@ -59,9 +51,9 @@ def hear_of_ends(scope: Construct, *, bus: events.IEventBus, queues: Queues) -> 
             detail={"data": {"completion": events.Match.exists()}},
         ),
         targets=[
-            targets.SqsQueue(
-                queues.main["completions"],
-                dead_letter_queue=queues.last_resorts["undelivered"],
+            _to(
+                "completions",
+                queues,
                 message=events.RuleTargetInput.from_event_path("$.detail.data"),
             )
         ],
@@ -103,11 +95,27 @@ def hear_of_machines(scope: Construct, *, queues: Queues) -> None:
             name,
             event_pattern=pattern,
             targets=[
-                targets.SqsQueue(
-                    queues.main["interruptions"],
-                    dead_letter_queue=queues.last_resorts["undelivered"],
+                _to(
+                    "interruptions",
+                    queues,
                     # Older news is no help: the machine is gone, and observe has seen it.
                     max_event_age=cdk.Duration.minutes(5),
                 )
             ],
         )
+
+
+def _to(
+    queue: str,
+    queues: Queues,
+    *,
+    message: events.RuleTargetInput | None = None,
+    max_event_age: cdk.Duration | None = None,
+) -> targets.SqsQueue:
+    """One of our queues as a target; what cannot be delivered is kept."""
+    return targets.SqsQueue(
+        queues.main[queue],
+        dead_letter_queue=queues.last_resorts["undelivered"],
+        message=message,
+        max_event_age=max_event_age,
+    )

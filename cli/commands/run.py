@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.core.values.identity import ID_LENGTH
 
 from cli.app import pass_app
 from cli.commands.submit import deliver, delivery_options, home_namespace
@@ -13,8 +14,6 @@ from cli.documents import Source, submission
 if TYPE_CHECKING:
     from cli.app import App
     from cli.output import Json
-
-ID_LENGTH = 13
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.core.scheduling.fairness import MAX_SHARE
 
 from cli.app import pass_app
 from cli.figures import amounts, span
@@ -13,13 +14,11 @@ from cli.output import Column, document, hint, output_option, rows
 if TYPE_CHECKING:
     from cli.app import App
 
-UNBOUNDED = 2**63 - 1  # as Kueue reports the share of a borrower of weight 0
-
 NODES = (
     Column("NAME", lambda row: "  " * row["depth"] + row["name"]),
     Column("KIND", lambda row: row["kind"]),
     Column("WEIGHT", lambda row: f"{row['weight']:g}"),
-    Column("SHARE", lambda row: "∞" if row["share"] == UNBOUNDED else str(row["share"])),
+    Column("SHARE", lambda row: "∞" if row["share"] == MAX_SHARE else str(row["share"])),
     Column("DOMINANT", lambda row: row["resource"]),
     Column("BORROWED", lambda row: amounts(row["borrowed"])),
 )

@@ -20,7 +20,7 @@ from sluice.core.lifecycle.workload import (
     phase,
 )
 from sluice.core.passes.cycle import decide
-from sluice.core.values.identity import elsewhere_id
+from sluice.core.values.identity import ID_LENGTH, elsewhere_id
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
 from sluice.usecases.refused import (
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from sluice.usecases.admit import Admit
     from sluice.usecases.callers import Authority
 
-ID_LENGTH = 13
 DAY_MS = 86_400_000
 SCANNED = 5_000  # newest workloads of a queue that a list or a prefix looks at
 PAGE_LIMIT = 500

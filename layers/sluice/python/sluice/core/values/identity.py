@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from typing import Any
+from typing import Any, Final
+
+ID_LENGTH: Final = 13
 
 
 def workload_id(namespace: str, key: str) -> str:
