@@ -43,6 +43,9 @@ VERBS = (
     Verb("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
     Verb("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
     Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),
+    Verb("cordon", "cli.commands.drain:cordon", "Keep new work from a cluster.", OPERATE),
+    Verb("uncordon", "cli.commands.drain:uncordon", "Undo cordon.", OPERATE),
+    Verb("admin", "cli.commands.admin:admin", "Look after dead letters, ledgers.", OPERATE),
     Verb("doctor", "cli.commands.doctor:doctor", "Check that everything is in order.", OPERATE),
     Verb("drill", "cli.commands.drill:drill", "Interrupt a machine on purpose.", OPERATE),
     Verb(

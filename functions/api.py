@@ -46,9 +46,8 @@ def hear(event: dict[str, Any], account: str) -> dict[str, Any]:
     failed: list[str] = []
     for record in event["Records"]:
         try:
-            bootstrap.heard_answers()(strict_json.parse(record["body"]), account=account)
-        except (RefusedError, ValueError) as refused:
-            logger.warning("answer not taken", extra={"cause": str(refused)})
+            if refused := bootstrap.heard_answers().take(record["body"], account=account):
+                logger.warning("answer not taken", extra={"cause": refused})
         except Exception:  # its neighbours go on
             logger.exception("answer not recorded")
             failed.append(record["messageId"])

@@ -21,7 +21,7 @@ from infra.sources import consume_queue, follow_stream
 from infra.state import State
 
 _BATCH = 10
-_CONSUMERS = {
+CONSUMERS = {
     "submissions": "submit",
     "events": "submit",
     "kicks": "admit",
@@ -31,6 +31,13 @@ _CONSUMERS = {
     "completions": "complete",
     "answers": "api",
 }
+_DEAD_LETTER_ACTIONS = (
+    "GetQueueAttributes",
+    "ReceiveMessage",
+    "ChangeMessageVisibility",
+    "DeleteMessage",
+    "PurgeQueue",
+)
 # One look serves whatever has been asked meanwhile.
 _WINDOWS = {"provisions": 1}
 
@@ -106,6 +113,11 @@ class Control(cdk.Stack):
                 for name in sorted({*shape.sends, *shape.inspects})
             }
             | {
+                f"SLUICE_{name.upper()}_DEAD_LETTERS_URL": queue.queue_url
+                for name, queue in self.queues.all_dead.items()
+                if shape.empties_dead_letters
+            }
+            | {
                 f"SLUICE_{name.upper()}_FUNCTION": functions[name].function.function_name
                 for name in shape.invokes
             }
@@ -144,6 +156,12 @@ class Control(cdk.Stack):
             function.allow("sqs", ["SendMessage"], self.queues.main[name].queue_arn)
         for name in shape.inspects:
             function.allow("sqs", ["GetQueueAttributes"], self.queues.main[name].queue_arn)
+        if shape.empties_dead_letters:
+            function.allow(
+                "sqs",
+                _DEAD_LETTER_ACTIONS,
+                *(queue.queue_arn for queue in self.queues.all_dead.values()),
+            )
         if shape.answers_tasks:
             function.allow_answering_tasks()
         if shape.reads_ec2:
@@ -165,7 +183,7 @@ class Control(cdk.Stack):
     def _start_functions(self) -> None:
         queues, functions = self.queues, self.functions
         restrict_senders(queues.main["submissions"], submissions=self._configuration.submissions)
-        for queue, consumer in _CONSUMERS.items():
+        for queue, consumer in CONSUMERS.items():
             if consumer in functions:
                 consume_queue(
                     functions[consumer],
@@ -206,7 +224,7 @@ class Control(cdk.Stack):
                 **{f"queues/{name}": queue.queue_url for name, queue in self.queues.main.items()},
                 **{
                     f"dead-letters/{name}": queue.queue_url
-                    for name, queue in (self.queues.dead | self.queues.last_resorts).items()
+                    for name, queue in self.queues.all_dead.items()
                 },
                 **{
                     f"functions/{name}": function.function.function_name

@@ -32,6 +32,8 @@ class FunctionShape:
     sends: tuple[str, ...] = ()
     inspects: tuple[str, ...] = ()
     invokes: tuple[str, ...] = ()
+    empties_dead_letters: bool = False
+    """Whether it looks into every dead-letter queue, and takes from it on an operator's word."""
     publishes_events: bool = False
     answers_tasks: bool = False  # ends tasks of Step Functions
     reads_ec2: bool = False  # what machines cost, and whether they still are
@@ -201,6 +203,8 @@ FUNCTIONS = (
         lists=("logs/", "checkpoints/", "passes/"),
         sends=("kicks", "commands", "interruptions"),
         inspects=("submissions", "kicks", "commands", "interruptions", "completions", "answers"),
+        invokes=("submit", "admit", "act", "provision", "interrupt", "complete"),
+        empties_dead_letters=True,
         cluster_group="sluice:api",
     ),
 )

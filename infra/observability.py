@@ -57,15 +57,15 @@ class Observability(cdk.Stack):
 
     def _queue_alarms(self) -> Iterator[cloudwatch.Alarm]:
         queues = self._control.queues
-        for name, queue in (queues.dead | queues.last_resorts).items():
+        for name, queue in queues.all_dead.items():
             yield self._alarm(
                 f"DeadLetters{name.title()}",
                 queue.metric_approximate_number_of_messages_visible(
                     period=_MINUTE, statistic="Maximum"
                 ),
                 above=0,
-                description=f"Messages that Sluice could not handle ({name}): they are kept for "
-                "14 days, docs/operations.md tells what to do",
+                description=f"Messages that Sluice could not handle ({name}): they are kept for 14 "
+                f"days; `sluice admin dlq -q {name}` shows them, docs/operations.md what to do",
             )
         for name, seconds in _OLDEST_MESSAGE_SECONDS.items():
             yield self._alarm(
@@ -211,7 +211,7 @@ class Observability(cdk.Stack):
                 "Dead letters",
                 *(
                     queue.metric_approximate_number_of_messages_visible(period=_MINUTE, label=name)
-                    for name, queue in (queues.dead | queues.last_resorts).items()
+                    for name, queue in queues.all_dead.items()
                 ),
             ),
         )

@@ -41,13 +41,17 @@ LAST_RESORTS = ("failures", "undelivered")
 
 
 class Queues(Construct):
-    """`main` by name, `dead` by the name of the main queue, `last_resorts` by name."""
+    """`main` by name, `dead` by the name of the main queue, `last_resorts` by name.
+
+    `all_dead` are the latter two: wherever messages end.
+    """
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         self.dead = {shape.name: self._dead(shape) for shape in QUEUES}
         self.main = {shape.name: self._main(shape) for shape in QUEUES}
         self.last_resorts = {name: self._queue(name.title()) for name in LAST_RESORTS}
+        self.all_dead = self.dead | self.last_resorts
 
     def _main(self, shape: QueueShape) -> sqs.Queue:
         return self._queue(

@@ -40,7 +40,9 @@ from sluice.ports import (
     Commit,
     Committed,
     Created,
+    DeadLetter,
     Document,
+    Handled,
     LedgerState,
 )
 
@@ -323,6 +325,50 @@ class RecordedTimeline:
             if line.workload.id == workload_id
         }
         return in_order(lines.values())
+
+
+@dataclass
+class MemoryDeadLetters:
+    """Queues of letters; those taken are hidden until they are given back or time has passed."""
+
+    clock: FakeClock
+    queues: dict[str, list[DeadLetter]] = field(default_factory=dict)
+    hidden: dict[str, int] = field(default_factory=dict)
+
+    def count(self, queue: str) -> int:
+        return len(self.queues.get(queue, ()))
+
+    def take(self, queue: str, *, hidden_seconds: int) -> list[DeadLetter]:
+        now = self.clock.now()
+        lying = self.queues.get(queue, ())
+        seen = [each for each in lying if self.hidden.get(each.id, 0) <= now][:10]
+        self.hidden |= {each.id: now + hidden_seconds * 1_000 for each in seen}
+        return seen
+
+    def give_back(self, queue: str, letters: Sequence[DeadLetter]) -> None:
+        del queue
+        self.hidden |= {each.id: 0 for each in letters}
+
+    def remove(self, queue: str, letters: Sequence[DeadLetter]) -> None:
+        gone = {each.id for each in letters}
+        self.queues[queue] = [e for e in self.queues.get(queue, ()) if e.id not in gone]
+
+    def purge(self, queue: str) -> None:
+        self.queues[queue] = []
+
+
+@dataclass
+class FakeConsumers:
+    """Functions that take what they get; letters with an id in `refusing` stay."""
+
+    handed: list[tuple[str, DeadLetter]] = field(default_factory=list)
+    refusing: set[str] = field(default_factory=set)
+    why: str = ""
+
+    def hand(self, queue: str, letters: Sequence[DeadLetter]) -> Handled:
+        self.handed += [(queue, each) for each in letters if each.id not in self.refusing]
+        refused = frozenset(each.id for each in letters) & self.refusing
+        return Handled(refused, self.why if refused else "")
 
 
 @dataclass

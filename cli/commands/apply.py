@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 from sluice.usecases.apply import KINDS
 
 from cli.app import pass_app
+from cli.confirmation import require_yes
 from cli.documents import read
 from cli.output import Column, Json, clean, hint, output_option, rows
 
@@ -73,9 +73,6 @@ def _show_changes(items: list[Json]) -> None:
 @pass_app
 def delete(app: App, *, kind: str, name: str, dry_run: bool, yes: bool) -> None:
     """Delete one applied object; refused while something uses it."""
-    if not dry_run and not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"delete {kind} {name}: say -y to mean it")
-        click.confirm(f"delete {kind} {name}?", abort=True, err=True)
+    require_yes(f"delete {kind} {name}", yes=yes or dry_run)
     app.client.delete("catalog", kind, *name.split("/"), dryRun=str(dry_run).lower())
     click.echo(f"{kind} {name} {'could be deleted' if dry_run else 'deleted'}")

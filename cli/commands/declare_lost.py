@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from cli.app import pass_app
+from cli.confirmation import require_yes
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -35,14 +35,11 @@ def declare_lost(app: App, *, cluster: str, reason: str, dry_run: bool, yes: boo
     if dry_run:
         click.echo(f"{found['left']} workload(s) would leave {cluster}")
         return
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError(f"declare {cluster} lost: say -y to mean it. {MEANING}")
-        click.confirm(
-            f"{MEANING}\n{found['left']} workload(s) leave {cluster}: is it gone for good?",
-            abort=True,
-            err=True,
-        )
+    require_yes(
+        f"declare {cluster} lost, which {found['left']} workload(s) then leave",
+        yes=yes,
+        warning=MEANING,
+    )
     declared, left = 0, True
     while left:
         said = app.client.tell("clusters", cluster, "lost", body=body | {"dryRun": False})

@@ -98,7 +98,7 @@ def _queues(app: App) -> Iterator[Finding]:
                 yield Finding(parameter, WARN, message, "allow sqs:GetQueueAttributes")
                 continue
             if kind == "dead-letters" and waiting:
-                advice = "read them, mend the cause, then redrive the queue"
+                advice = f"`sluice admin dlq -q {name}` shows them and says what to do"
                 yield Finding(parameter, FAIL, f"{waiting} messages", advice)
             elif waiting > OLD_MESSAGES:
                 advice = "see the throttles and errors of its function"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.app import pass_app
+from cli.confirmation import require_yes
 from cli.errors import CommandError, Outcome
 from cli.exit_codes import Exit
 from cli.output import Column, Json, hint, output_option, rows
@@ -93,8 +93,8 @@ def _steer(
     if dry_run:
         _show(found, [f"would {verb}"] * len(found), output)
         return
-    if not workloads and not yes:
-        _confirm(verb, found)
+    if not workloads and found:
+        require_yes(f"{verb} {len(found)} workloads", yes=yes)
     changed, results, failures = [], [], []
     for each in found:
         try:
@@ -112,15 +112,6 @@ def _steer(
     if failures:
         hint(f"{len(failures)} of {len(found)} refused")
         raise Outcome(Exit(failures[0].exit_code))
-
-
-def _confirm(verb: str, found: Sequence[Json]) -> None:
-    """Asks before a selection is changed. Without a terminal nobody can answer: -y is needed."""
-    if not found:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"{verb} {len(found)} workloads: say -y to mean it")
-    click.confirm(f"{verb} {len(found)} workloads?", abort=True, err=True)
 
 
 def _show(found: Sequence[Json], results: Sequence[str], form: str) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.adapters.lambda_observers import LambdaObservers
+from sluice.adapters.sqs_dead_letters import SQSDeadLetters
 from sluice.adapters.sqs_queues import SQSCommands, SQSKicks
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.workload import State
 from sluice.errors import SluiceError
+from sluice.ports import DeadLetter
 
 from tests.contract.aws.builders import CLUSTER, NOW, a_workload
 from tests.fakes import FakeClock
@@ -98,10 +100,36 @@ def test_commands_name_every_workload_once_in_messages_of_bounded_size(client: C
     assert sorted(each for body in bodies for each in body["workloads"]) == sorted(ids)
 
 
+@pytest.mark.stack
+def test_dead_letters_are_seen_by_everybody_until_they_are_taken(client: Client) -> None:
+    sqs = client("sqs")
+    queue = a_queue(sqs)
+    office = SQSDeadLetters(sqs, {"submissions": queue})
+    told = {"ERROR_CODE": {"DataType": "String", "StringValue": "NO_PERMISSIONS"}}
+    for number in range(12):
+        sqs.send_message(QueueUrl=queue, MessageBody=f"m{number}", MessageAttributes=told)
+
+    first = office.take("submissions", hidden_seconds=30)
+    second = office.take("submissions", hidden_seconds=30)
+    assert sorted(each.body for each in first + second) == sorted(f"m{n}" for n in range(12))
+    assert all(each.said == {"ERROR_CODE": "NO_PERMISSIONS"} for each in first)
+    assert all(int(each.attributes["SentTimestamp"]) for each in first)
+    assert office.count("submissions") == 12
+    office.remove("submissions", first)
+    office.give_back("submissions", second)
+
+    assert {e.id for e in office.take("submissions", hidden_seconds=1)} == {e.id for e in second}
+    office.purge("submissions")
+    assert office.count("submissions") == 0
+
+
 class Refusing:
     """An AWS that answers 200 and hides a failure inside."""
 
     def send_message_batch(self, **_: Any) -> dict[str, Any]:
+        return {"Successful": [], "Failed": [{"Id": "0", "Message": "too busy"}]}
+
+    def delete_message_batch(self, **_: Any) -> dict[str, Any]:
         return {"Successful": [], "Failed": [{"Id": "0", "Message": "too busy"}]}
 
     def put_events(self, **_: Any) -> dict[str, Any]:
@@ -115,6 +143,8 @@ def test_a_failure_inside_a_good_answer_is_an_error() -> None:
         SQSKicks(refusing, "queue").kick(["a"])
     with pytest.raises(SluiceError, match="too busy"):
         SQSCommands(refusing, "queue").send(CLUSTER, ["w1"])
+    with pytest.raises(SluiceError, match="too busy"):
+        SQSDeadLetters(refusing, {"q": "queue"}).remove("q", [DeadLetter("a", "r", "")])
     with pytest.raises(SluiceError, match="ThrottlingException"):
         EventBridgeBus(refusing, "bus").publish([Happening(a_workload(), NOW, "Submitted", "")])
 

@@ -20,9 +20,12 @@ from sluice.usecases.apply import Apply, key_of
 from sluice.usecases.checks import Answer
 from sluice.usecases.checkup import Checkup
 from sluice.usecases.costs import Costs
+from sluice.usecases.dead_letters import DeadLetterOffice
 from sluice.usecases.declare_lost import DeclareLost
+from sluice.usecases.drain import Drain
 from sluice.usecases.explain import Explain
 from sluice.usecases.fleet import Fleet, beat
+from sluice.usecases.ledger_audit import LedgerAudit
 from sluice.usecases.moves import Moves
 from sluice.usecases.query import Query
 from sluice.usecases.relay import Changed, Relay
@@ -35,9 +38,11 @@ from sluice.usecases.whatif import WhatIf
 from functions.api import handler
 from tests.fakes import (
     FakeClock,
+    FakeConsumers,
     FakeKubernetes,
     MemoryArchives,
     MemoryCatalog,
+    MemoryDeadLetters,
     MemoryFaults,
     MemoryLedgers,
     MemoryLogs,
@@ -222,6 +227,10 @@ class ControlPlane:
             self.kubernetes,
             self.recordings,
         )
+        apply = Apply(
+            self.catalog, self.ledgers, self.workloads, self.kicks, self.nodes, self.clock
+        )
+        self.dead_letters, self.consumers = MemoryDeadLetters(self.clock), FakeConsumers()
         self.api = Api(
             self.catalog,
             query,
@@ -231,12 +240,15 @@ class ControlPlane:
             Shares(query),
             Status(query),
             Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
-            Apply(self.catalog, self.ledgers, self.workloads, self.kicks, self.nodes, self.clock),
+            apply,
             WhatIf(query),
             Checkup(query),
             Moves(query, self.migrations, self.archives, self.interruptions, self.clock),
             Answer(query, self.workloads, self.kicks, self.clock),
             DeclareLost(self.workloads, self.catalog, self.nodes, self.kicks, self.clock),
+            Drain(self.workloads, self.catalog, self.kicks, apply),
+            LedgerAudit(query),
+            DeadLetterOffice(self.dead_letters, self.consumers, self.faults, self.clock),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))

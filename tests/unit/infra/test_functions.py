@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
+from infra.control import CONSUMERS
 from infra.functions import FUNCTIONS, deployable
+from infra.queues import LAST_RESORTS, QUEUES
 from infra.state import TABLES
 from tests.unit.infra.conftest import CLONE, Assembly
 
@@ -23,6 +25,9 @@ ENVIRONMENT = {
     "SLUICE_EVENTS_OMITTED",
     "SLUICE_BUCKET",
     "SLUICE_OBSERVE_FUNCTION",
+    *(f"SLUICE_{shape.name.upper()}_DEAD_LETTERS_URL" for shape in QUEUES),
+    *(f"SLUICE_{name.upper()}_DEAD_LETTERS_URL" for name in LAST_RESORTS),
+    *(f"SLUICE_{name.upper()}_FUNCTION" for name in {*CONSUMERS.values()} - {"api"}),
     "POWERTOOLS_SERVICE_NAME",
     "POWERTOOLS_METRICS_NAMESPACE",
     "LOG_LEVEL",

@@ -27,10 +27,12 @@ from sluice.adapters.ec2_machines import EC2Machines
 from sluice.adapters.ec2_prices import EC2Prices
 from sluice.adapters.eks_clusters import EKSClusters
 from sluice.adapters.eventbridge_bus import EventBridgeBus
+from sluice.adapters.lambda_consumers import LambdaConsumers
 from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.s3_logs import S3Logs
 from sluice.adapters.s3_recordings import S3Recordings
 from sluice.adapters.s3_task_tokens import S3TaskTokens
+from sluice.adapters.sqs_dead_letters import SQSDeadLetters
 from sluice.adapters.sqs_queues import (
     SQSCommands,
     SQSCompletions,
@@ -363,6 +365,39 @@ def heard_answers() -> HeardAnswers:
 
 
 @cache
+def dead_letters() -> SQSDeadLetters:
+    from sluice.usecases.dead_letters import QUEUES
+
+    urls = {queue: _env(f"{queue.upper()}_DEAD_LETTERS_URL") for queue in QUEUES}
+    return SQSDeadLetters(client("sqs"), urls)
+
+
+@cache
+def invoking() -> Any:
+    """Calls once, for less than the api has itself: a second try would work beside the first."""
+    patient = CONFIG.merge(Config(read_timeout=20, retries={"total_max_attempts": 1}))
+    return boto3.client("lambda", config=patient)
+
+
+@cache
+def consumers() -> LambdaConsumers:
+    """Answers are the api's own messages, and it cannot invoke itself while it is asked."""
+    from sluice.usecases.dead_letters import QUEUES
+
+    functions = {
+        queue: _env(f"{nature.function.upper()}_FUNCTION")
+        for queue, nature in QUEUES.items()
+        if nature.redrivable and nature.function != "api"
+    }
+    account = _env("ANSWERS_DEAD_LETTERS_URL").split("/")[-2]
+    return LambdaConsumers(
+        invoking,
+        functions,
+        {"answers": lambda letters: heard_answers().take_letters(letters, account=account)},
+    )
+
+
+@cache
 def api() -> Api:
     from sluice.usecases.accounts import Accounts
     from sluice.usecases.api import Api
@@ -370,8 +405,11 @@ def api() -> Api:
     from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.costs import Costs
+    from sluice.usecases.dead_letters import DeadLetterOffice
     from sluice.usecases.declare_lost import DeclareLost
+    from sluice.usecases.drain import Drain
     from sluice.usecases.explain import Explain
+    from sluice.usecases.ledger_audit import LedgerAudit
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
     from sluice.usecases.shares import Shares
@@ -396,6 +434,7 @@ def api() -> Api:
         recordings=recordings(),
         clusters=clusters(),
     )
+    apply = Apply(catalog(), ledgers(), workloads(), kicks(), nodes(), clock())
     return Api(
         catalog(),
         query,
@@ -405,7 +444,7 @@ def api() -> Api:
         Shares(query),
         Status(query),
         Steer(query, workloads(), catalog(), kicks(), clock()),
-        Apply(catalog(), ledgers(), workloads(), kicks(), nodes(), clock()),
+        apply,
         WhatIf(query),
         Checkup(query),
         Moves(
@@ -417,4 +456,7 @@ def api() -> Api:
         ),
         Answer(query, workloads(), kicks(), clock()),
         DeclareLost(workloads(), catalog(), nodes(), kicks(), clock()),
+        Drain(workloads(), catalog(), kicks(), apply),
+        LedgerAudit(query),
+        DeadLetterOffice(dead_letters(), consumers(), faults(), clock()),
     )

@@ -243,6 +243,59 @@ class Provisions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was given up.
+
+    `attributes` are SQS's own (SenderId, SentTimestamp in epoch ms, MessageGroupId); `said` is what
+    the service that gave it up wrote on it, if it does such a thing.
+    """
+
+    id: str
+    receipt: str = field(repr=False)
+    body: str = field(repr=False)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    said: Mapping[str, str] = field(default_factory=dict)
+
+
+class DeadLetters(Protocol):
+    """The dead-letter queues, by the name of the queue whose messages end there."""
+
+    def count(self, queue: str) -> int:
+        """How many lie there, also those that somebody looks at; approximate."""
+        ...
+
+    def take(self, queue: str, *, hidden_seconds: int) -> list[DeadLetter]:
+        """Up to ten that nobody else looks at; nobody else gets them for so long."""
+        ...
+
+    def give_back(self, queue: str, letters: Sequence[DeadLetter]) -> None:
+        """Let everybody see them again, at once."""
+        ...
+
+    def remove(self, queue: str, letters: Sequence[DeadLetter]) -> None: ...
+
+    def purge(self, queue: str) -> None:
+        """Delete all that lie there now; takes effect within a minute."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """`refused`: ids of the letters that were not dealt with; `why`, where that is known."""
+
+    refused: frozenset[str] = frozenset()
+    why: str = ""
+
+
+class Consumers(Protocol):
+    """The functions that take the messages of a queue."""
+
+    def hand(self, queue: str, letters: Sequence[DeadLetter]) -> Handled:
+        """Have the queue's own function take these letters as if SQS brought them."""
+        ...
+
+
 class Observers(Protocol):
     def wake(self, cluster: str) -> None:
         """Start observing a cluster now rather than at the next minute."""

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from sluice.usecases.checks import Answer
     from sluice.usecases.checkup import Checkup
     from sluice.usecases.costs import Costs
+    from sluice.usecases.dead_letters import DeadLetterOffice
     from sluice.usecases.declare_lost import DeclareLost
+    from sluice.usecases.drain import Drain
     from sluice.usecases.explain import Explain
+    from sluice.usecases.ledger_audit import LedgerAudit
     from sluice.usecases.moves import Moves
     from sluice.usecases.query import Query
     from sluice.usecases.shares import Shares
@@ -88,6 +91,9 @@ class Api:
     moves: Moves
     answer: Answer
     declare_lost: DeclareLost
+    drain: Drain
+    ledger_audit: LedgerAudit
+    dead_letters: DeadLetterOffice
 
     def __call__(self, call: Call) -> Any:
         """The answer as JSON. Raises RefusedError."""
@@ -105,8 +111,10 @@ def _shape(path: tuple[str, ...]) -> tuple[str, ...]:
     if path[:1] == ("catalog",) and len(path) > 1:
         # A namespaced name holds a slash, encoded or not.
         return ("catalog", "*", "*") if path[2:] else ("catalog", "*")
-    if path[:1] == ("clusters",) and len(path) > 1:
-        return ("clusters", "*", *path[2:])
+    if path[:1] in {("clusters",), ("dead-letters",)} and len(path) > 1:
+        return (path[0], "*", *path[2:])
+    if path[:1] == ("ledgers",) and len(path) > 1:
+        return ("ledgers", "*")  # a LocalQueue's name holds a slash, encoded or not
     if path[:1] in {("audit",), ("passes",)} and len(path) > 1:
         return (path[0], *("*" for _ in path[1:]))
     return path
@@ -193,6 +201,31 @@ def _declare_lost(api: Api, call: Call) -> Json:
     return api.declare_lost(call.caller, call.path[1], reason=_reason(call), dry_run=dry_run)
 
 
+def _cordon(*, on: bool) -> Callable[[Api, Call], Json]:
+    def set_it(api: Api, call: Call) -> Json:
+        dry_run = call.field("dryRun", bool, default=False)
+        return api.drain.cordon(
+            call.caller, call.path[1], on=on, reason=_reason(call), dry_run=dry_run
+        )
+
+    return set_it
+
+
+def _drain(api: Api, call: Call) -> Json:
+    dry_run = call.field("dryRun", bool, default=False)
+    return api.drain(call.caller, call.path[1], reason=_reason(call), dry_run=dry_run)
+
+
+def _dead_letters(api: Api, call: Call) -> Json:
+    limit = call.number("limit", 10, most=1_000)
+    return api.dead_letters.of(call.caller, call.path[1], limit)
+
+
+def _purge(api: Api, call: Call) -> Json:
+    dry_run = call.field("dryRun", bool, default=False)
+    return api.dead_letters.purge(call.caller, call.path[1], dry_run=dry_run)
+
+
 def _objects(api: Api, call: Call) -> Json:
     name = "/".join(call.path[2:]) or None
     return api.query.objects(call.caller, call.path[1], name)
@@ -272,6 +305,17 @@ ROUTES: Mapping[tuple[str, ...], Callable[[Api, Call], Any]] = {
     ("GET", "queues"): lambda api, c: api.accounts.queues(c.caller),
     ("GET", "costs"): _costs,
     ("POST", "clusters", "*", "lost"): _declare_lost,
+    ("POST", "clusters", "*", "cordon"): _cordon(on=True),
+    ("POST", "clusters", "*", "uncordon"): _cordon(on=False),
+    ("POST", "clusters", "*", "drain"): _drain,
+    ("GET", "ledgers"): lambda api, c: api.ledger_audit.listed(c.caller),
+    ("GET", "ledgers", "*"): lambda api, c: api.ledger_audit.of(c.caller, "/".join(c.path[1:])),
+    ("GET", "dead-letters"): lambda api, c: api.dead_letters.listed(c.caller),
+    ("GET", "dead-letters", "*"): _dead_letters,
+    ("POST", "dead-letters", "*", "redrive"): lambda api, c: api.dead_letters.redrive(
+        c.caller, c.path[1]
+    ),
+    ("POST", "dead-letters", "*", "purge"): _purge,
     ("GET", "shares"): lambda api, c: api.shares(c.caller),
     ("GET", "status"): lambda api, c: api.status(c.caller),
     ("GET", "capacity"): lambda api, c: api.accounts.capacity(c.caller),

@@ -68,7 +68,7 @@ class DeclareLost:
         if silent <= SILENT_MS:
             raise ConflictError(
                 f"{cluster} answered {silent // 1000} s ago: it is not lost",
-                hint=f"cordon it (spec.cordoned) and requeue its work; a cluster is lost after "
+                hint=f"`sluice admin drain {cluster}` sends its work away; a cluster is lost after "
                 f"{SILENT_MS // 1000} s of silence at least",
             )
         return seen_at

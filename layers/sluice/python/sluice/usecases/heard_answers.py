@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.happenings import Happening
+from sluice.core.values import strict_json
+from sluice.ports import Handled
 from sluice.usecases.callers import authority_of_source
 from sluice.usecases.refused import ForbiddenError, InvalidError, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from sluice.ports import Catalog, Clock, Timeline, Workloads
+    from sluice.ports import Catalog, Clock, DeadLetter, Timeline, Workloads
     from sluice.usecases.callers import Authority
     from sluice.usecases.checks import Answer
 
@@ -30,6 +32,24 @@ class HeardAnswers:
     workloads: Workloads
     timeline: Timeline
     clock: Clock
+
+    def take(self, body: str, *, account: str) -> str:
+        """An answer as a message; "", or why it is refused for good. Faults of ours are raised."""
+        try:
+            self(strict_json.parse(body), account=account)
+        except (RefusedError, ValueError) as refused:
+            return str(refused)
+        return ""
+
+    def take_letters(self, letters: Sequence[DeadLetter], *, account: str) -> Handled:
+        """Answers that were given up, each by itself."""
+        refused: dict[str, str] = {}
+        for letter in letters:
+            try:
+                self.take(letter.body, account=account)
+            except Exception as error:  # noqa: BLE001, its neighbours go on
+                refused[letter.id] = f"{type(error).__name__}: {error}"
+        return Handled(frozenset(refused), next(iter(refused.values()), ""))
 
     def __call__(self, envelope: Any, *, account: str) -> None:
         """Raises RefusedError for an answer that is not taken, which is for the log then."""
