@@ -13,8 +13,8 @@ DRIVER = "sluice.dev/checkpoint-driver"
 DESTINATION = "sluice.dev/checkpoint-to"
 SIGNAL = "sluice.dev/checkpoint-signal"
 LEAVING = "sluice.dev/leaving"
-MOVE = "move-"
-"""How the orders of a run that goes on elsewhere begin."""
+HOLDING = ("move-", "yield-")
+"""How the orders of a run begin that goes on elsewhere, or later."""
 WORKLOAD = "sluice.dev/workload"
 GENERATION = "sluice.dev/generation"
 
@@ -50,8 +50,9 @@ class Order:
         return f"{self.workload}-{self.generation}-{digest}"
 
     @property
-    def moves(self) -> bool:
-        return self.name.startswith(MOVE)
+    def holds(self) -> bool:
+        """Whether what the run does after its dump is lost."""
+        return self.name.startswith(HOLDING)
 
     def saved(
         self,

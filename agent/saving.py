@@ -64,7 +64,7 @@ class Saver:
             return order.failed("only pods of one container can be saved", at=at)
         if not order.place[0]:
             return order.failed("the pod does not say where its checkpoints go", at=at)
-        return self._dump(order, at, self.holds.begin(order) if order.moves else Hold(0))
+        return self._dump(order, at, self.holds.begin(order) if order.holds else Hold(0))
 
     def _dump(self, order: Order, at: int, hold: Hold) -> str:
         """Dump, then upload and push side by side; the node's copy goes in any case.

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
+from sluice.core.moves.marks import MOVE, YIELD
 
 from agent import orders
 from agent.holding import Hold, Holds, first_of
@@ -240,4 +241,4 @@ def test_of_several_runs_of_a_workload_only_the_cgroup_tells_which_is_meant(
     assert first_of(an_order(), tmp_path) == 11
     (tmp_path / "11" / "cgroup").write_text("0::/\n")
     assert first_of(an_order(), tmp_path) == 0, "nobody is stopped on a guess"
-    assert orders.MOVE == "move-"
+    assert (MOVE, YIELD) == orders.HOLDING

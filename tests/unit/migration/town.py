@@ -9,6 +9,7 @@ from typing import Any
 
 from sluice.core.lifecycle.workload import State, Workload
 from sluice.core.moves.marks import DONE, ORDER, answer, marks_on
+from sluice.core.moves.yielding import may_be_saved
 from sluice.usecases.act import Act
 from sluice.usecases.interrupt import Handled, Interrupt
 from sluice.usecases.migrate import moves
@@ -46,7 +47,7 @@ class Town(World):
         f = self.fragile
         Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, self.migrate(f), self.offerings, self.pools,
+            self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
             pool=Inline(),
         )(CLUSTER, names)  # fmt: skip
 
@@ -94,7 +95,7 @@ class Town(World):
 
     def turn(self) -> None:
         """Each Lambda once; `observe` sends those that move to `act` again, as when it watches."""
-        moving = [w.id for w in self.workloads.rows.values() if moves(w)]
+        moving = [w.id for w in self.workloads.rows.values() if moves(w) or may_be_saved(w)]
         for lambda_ in (self.tell, self.sweep, self.admit, self.observe, self.drain):
             lambda_()
             self.check()

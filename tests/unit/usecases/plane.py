@@ -20,6 +20,7 @@ from sluice.usecases.submit import Message, Submit
 from sluice.usecases.sweep import Sweep
 from sluice.usecases.unanswered import Unanswered
 from sluice.usecases.unheard import Unheard
+from sluice.usecases.weighing import Weigh
 
 from tests.fakes import (
     FakeClock,
@@ -141,6 +142,10 @@ class Plane:
     def migrate(self) -> Migrate:
         return Migrate(self.workloads, self.migrations, self.archives, self.timeline, self.clock)
 
+    def weigh(self, kubernetes: Any = None) -> Weigh:
+        clusters = kubernetes or self.kubernetes
+        return Weigh(self.nodes, clusters, self.migrations, self.clock)
+
     def act(self, kubernetes: Any = None) -> Act:
         return Act(
             self.workloads,
@@ -150,6 +155,7 @@ class Plane:
             self.observers,
             self.clock,
             self.migrate(),
+            self.weigh(kubernetes),
             self.offerings,
             self.pools,
             pool=Inline(),  # type: ignore[arg-type]

@@ -71,6 +71,21 @@ def test_nothing_is_lost_or_doubled_between_two_dumps(members: int) -> None:
     assert saved_twice, "no source was saved for the last time: the runs prove nothing"
 
 
+@pytest.mark.parametrize("members", [1, 3])
+def test_nothing_is_lost_or_doubled_when_victims_are_saved(members: int) -> None:
+    """Whatever happens between the word to go and the end: others' notices, cancels, crashes."""
+    saved = 0
+    for seed in range(SEEDS // 2):
+        world = World(seed, machines_end=True, queues=(queue("a", 3),))
+        for number in range(2 if members > 1 else 4):
+            world.submit(f"w{number}", "a", 1, mode="kubelet", members=members)
+        for _ in range(160):
+            world.step_of_a_victim()
+        world.settle()
+        saved += world.victims_saved_seen
+    assert saved, "nobody was saved before it gave way: the runs prove nothing"
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_no_job_is_claimed_before_its_checks_said_ready(block: int) -> None:
     most = 0

@@ -18,6 +18,8 @@ from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.workload import (
+    COMES_BACK,
+    ON_CLUSTER,
     TERMINAL,
     Intent,
     IntentKind,
@@ -26,11 +28,14 @@ from sluice.core.lifecycle.workload import (
     Workload,
     answer,
     cancel_pending,
+    change_intent,
     hold,
     reclaim,
 )
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
 from sluice.core.moves.marks import DONE, ORDER, RESTORE_FROM
+from sluice.core.moves.migration import yield_id
+from sluice.core.moves.yielding import may_be_saved
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
@@ -43,6 +48,7 @@ from sluice.usecases.relay import Changed, Relay
 from sluice.usecases.sweep import Sweep
 from sluice.usecases.unanswered import Unanswered
 from sluice.usecases.unheard import Unheard
+from sluice.usecases.weighing import Weigh
 
 from tests.fakes import (
     INDEX,
@@ -214,6 +220,7 @@ class World:
     moved_seen: int = 0
     restored_seen: int = 0
     last_dumps_seen: int = 0
+    victims_saved_seen: int = 0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -290,6 +297,9 @@ class World:
             self.clock,
         )  # fmt: skip
 
+    def weigh(self, fragile: Any = lambda port: port) -> Weigh:
+        return Weigh(self.nodes, fragile(self.kubernetes), fragile(self.migrations), self.clock)
+
     def periodic(self) -> Periodic:
         return Periodic(self.nodes, self.losses, self.wishes, self.clock)
 
@@ -311,7 +321,7 @@ class World:
         f = self.fragile
         use = Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, self.migrate(f), self.offerings, self.pools,
+            self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
             pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(cluster, ids))
@@ -547,8 +557,32 @@ class World:
         self.dice.choice(actions)()
         self.check()
 
+    def step_of_a_victim(self) -> None:
+        """As `step_of_a_move`, but it is others that want the place."""
+        self.clock.pass_ms(self.dice.choice([10, 100, 1000, 3_000]))
+        actions = [self.admit, self.act, self.act, self.act, self.relay, self.observe]
+        actions += [self.nudge, self.nudge, self.interrupt, self.agents, self.agents]
+        if self.dice.random() < 0.12:
+            actions = [self.give_way] * 4 + [self.machines] * 2 + [self.sweep]
+            actions += [self.finish_one] * (self.dice.random() < 0.2)
+        self.dice.choice(actions)()
+        self.check()
+
+    def give_way(self) -> None:
+        """Somebody is preempted or requeued; or who makes room, or moves, is cancelled."""
+        rows = [w for w in self.workloads.rows.values() if w.state in ON_CLUSTER]
+        if not rows:
+            return
+        workload = self.dice.choice(rows)
+        if workload.state is not State.RECLAIMING:
+            kind = self.dice.choice([IntentKind.PREEMPT, IntentKind.REQUEUE])
+            self.workloads.apply([reclaim(workload, Intent(kind, "TEST:Yields"))])
+        elif self.dice.random() < 0.05:
+            cancelled = Intent(IntentKind.CANCEL, "TEST:Cancelled")
+            self.workloads.apply([change_intent(workload, cancelled)])
+
     def nudge(self) -> None:
-        moving = [w.id for w in self.workloads.rows.values() if moves(w)]
+        moving = [w.id for w in self.workloads.rows.values() if moves(w) or may_be_saved(w)]
         if moving:
             self.commands.send(CLUSTER, moving)
 
@@ -570,8 +604,8 @@ class World:
                 cluster, ids = self.commands.sent.pop()
                 Act(
                     self.workloads, self.manifests, self.catalog, self.kubernetes,
-                    self.observers, self.clock, self.migrate(), self.offerings, self.pools,
-                    pool=Inline(),
+                    self.observers, self.clock, self.migrate(), self.weigh(), self.offerings,
+                    self.pools, pool=Inline(),
                 )(cluster, ids)  # fmt: skip
             for _ in range(5):
                 self.finish_one()
@@ -615,9 +649,20 @@ class World:
             bool(move.first and move.saved and move.saved != move.first)
             for move in self.migrations.rows.values()
         )
+        self.victims_saved_seen = sum(
+            run["outcome"] in COMES_BACK and bool(move and move.saved)
+            for w in self.workloads.rows.values()
+            for run in w.runs
+            for move in (self.migrations.rows.get(yield_id(w.id, run["generation"])),)
+        )
         self.running_seen = max(self.running_seen, len(running))
         for w in self.workloads.rows.values():
             assert w.restore_from in self.saved_seen, f"seed {self.seed}: restored from nothing"
+        for w in self.workloads.rows.values():
+            made_room = self.migrations.rows.get(yield_id(w.id, w.generation - 1))
+            if w.state is State.PENDING and made_room and made_room.saved:
+                order = f"/yield-{w.generation - 1}/"
+                assert order in w.restore_from, f"seed {self.seed}: what was saved is given away"
         for w in self.workloads.rows.values():
             if w.state is State.FINISHED and "exit_codes" in w.result:
                 failed = not w.result["succeeded"]

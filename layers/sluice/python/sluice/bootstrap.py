@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from sluice.usecases.submit import Submit
     from sluice.usecases.sweep import Sweep
     from sluice.usecases.unheard import Unheard
+    from sluice.usecases.weighing import Weigh
 
 # One pool of connections for the threads of the use cases; retries are bounded so that a function
 # fails within its time and SQS brings the message back.
@@ -165,6 +166,13 @@ def migrate() -> Migrate:
 
 
 @cache
+def weigh() -> Weigh:
+    from sluice.usecases.weighing import Weigh
+
+    return Weigh(nodes(), clusters(), migrations(), clock())
+
+
+@cache
 def archives() -> CheckpointArchives:
     return CheckpointArchives(client("s3"), lambda: client("ecr"))
 
@@ -264,6 +272,7 @@ def act() -> Act:
         observers(),
         clock(),
         migrate(),
+        weigh(),
         offerings(),
         pools(),
         f"s3://{_env('BUCKET')}/checkpoints/",

@@ -41,7 +41,9 @@ from sluice.usecases.configuration import configured, market_of
 from sluice.usecases.leaving import leaving_spot
 from sluice.usecases.migrate import Migrate, make_room, moves, was_moved
 from sluice.usecases.parts import HandOut, are_handed_out
-from sluice.usecases.stopping import find, stop
+from sluice.usecases.stopping import find
+from sluice.usecases.weighing import Weigh
+from sluice.usecases.yielding import Yield
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,6 +63,7 @@ class Act:
     observers: Observers
     clock: Clock
     migrate: Migrate
+    weigh: Weigh
     offerings: Offerings
     pools: Pools
     checkpoints: str = ""
@@ -82,7 +85,8 @@ class Act:
         if wanted or moving:
             self.observers.wake(cluster_name)
         if unwanted:
-            stopped = self.each(lambda w: stop(cluster, w, self.clock.now()), unwanted)
+            end = Yield(self.migrate, self.weigh, self.catalog, self.clock)
+            stopped = self.each(lambda w: end(cluster, w), unwanted)
             self.workloads.apply([change for change in stopped if isinstance(change, Change)])
             troubles += failures(unwanted, stopped)
         restored = [w for w in records if are_handed_out(w)]

@@ -18,7 +18,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
-from sluice.core.moves import checkpointing, gangs, migration
+from sluice.core.moves import checkpointing, migration
 from sluice.core.moves.interruption import (
     ADVICE,
     LOSSES,
@@ -32,7 +32,7 @@ from sluice.core.moves.interruption import (
 )
 from sluice.core.moves.losses import loss_of
 from sluice.core.moves.marks import LEAVING, MOVE, ORDER, order_of
-from sluice.core.moves.migration import AtRisk, Migration, most_valuable_first
+from sluice.core.moves.migration import AtRisk, Migration, most_valuable_first, yield_id
 from sluice.core.moves.periodic import can_be_ordered
 from sluice.core.values.reasons import Reason
 from sluice.ports import (
@@ -53,7 +53,8 @@ from sluice.ports import (
 from sluice.usecases.configuration import configured
 from sluice.usecases.leaving import Room, leaving_spot
 from sluice.usecases.migrate import moves
-from sluice.usecases.stopping import find, pods_of, stop
+from sluice.usecases.stopping import pods_of, stop
+from sluice.usecases.weighing import Weigh, with_gang
 
 PARALLEL = 16
 DUMP_MS = 600_000  # how long a dump may take when no machine goes away
@@ -85,6 +86,10 @@ class Interrupt:
     pools: Pools
     ledgers: Ledgers
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
+
+    @property
+    def weigh(self) -> Weigh:
+        return Weigh(self.nodes, self.clusters, self.migrations, self.clock)
 
     def __call__(self, envelope: Mapping[str, Any], *, account: str, region: str) -> list[Handled]:
         heard = read(envelope)
@@ -151,8 +156,7 @@ class Interrupt:
             self.timeline.append([ordered])
             return Handled(ordered=(workload.id,))
         node = pods[0]["spec"].get("nodeName", "")
-        rows = [row for row in self.nodes.of(workload.cluster) if row["node"] == node]
-        row = rows[0] if rows else {"node": node}
+        row = self.weigh.row_of(workload.cluster, node)
         notice = Notice(
             Kind.REQUEST, row.get("instance", ""), request.at, request.at + DUMP_MS, "", ""
         )
@@ -263,11 +267,18 @@ class Interrupt:
         else:
             known, current = self.migrations.get(made.id), workload
         if current is None or known is None or not is_moving(current, workload.generation):
+            self.hurry(workload, notice)
             return None
         if notice.deadline is not None and notice.deadline < known.deadline:
             known = self.advance(current, migration.sooner(known, notice.deadline))
         self.timeline.append(list(migration.story(known, current)))
         return replace(each, workload=current), known
+
+    def hurry(self, workload: Workload, notice: Notice) -> None:
+        """Who makes room already is to be saved before its machine goes away."""
+        known = self.migrations.get(yield_id(workload.id, workload.generation))
+        if known is not None and notice.deadline is not None:
+            self.advance(workload, migration.sooner(known, notice.deadline))
 
     def plan(
         self,
@@ -281,35 +292,10 @@ class Interrupt:
         """The decision at T+0, with its numbers."""
         workload, now = each.workload, self.clock.now()
         deadline = notice.deadline if notice.deadline is not None else now + NOTICE_MS
-        asked = checkpointing.mode(workload.options)
-        rows = self.rows(name, row, each)
-        containers = max(len(pod["spec"]["containers"]) for pod in each.all_pods)
-        gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in workload.pod_sets)
-        chosen = checkpointing.select(
-            asked, worst(rows), containers=containers, gpus=gpus, gang=each.no_set
-        )
-        kept = self.migrations.checkpoints(workload.id)
-        together = gangs.most_on_one_node(each.all_pods)  # the slowest node decides for all
-        size = checkpointing.size_of(kept, workload.pod_sets, together)
-        grace = checkpointing.grace_ms(workload.options, each.pods)
-        fit = checkpointing.fit(
-            chosen.driver,
-            size=size,
-            left_ms=0 if notice.kind in LOSSES else deadline - now,
-            grace_ms=grace,
-            bandwidth=checkpointing.observed(kept, checkpointing.Bandwidth()),
-        )
-        if restores:  # what is on the machine is not wanted any more
-            fit = checkpointing.Fit(checkpointing.Action.LET_GO, 0, 0, 0, "a user restores it")
-        why = "" if chosen.driver is asked else f" ({asked}: {chosen.reason})"
-        numbers = fit.numbers() | {"unsaved_ms": each.unsaved_ms} | prices(workload, row)
-        dumped = fit.action is checkpointing.Action.DUMP
+        left_ms = 0 if notice.kind in LOSSES else deadline - now
+        weighed = self.weigh(name, row, each, left_ms, restores=restores)
         # Who moves by a wish loses no machine, and waits for none.
-        twice = notice.kind is not Kind.REQUEST and checkpointing.fits_twice(fit)
-        saved = each.all_pods if dumped else each.pods
-        if dumped and len(saved) > 1:
-            why = f" of {len(saved)} parts on {len(rows)} nodes"
-            numbers |= {"parts": len(saved), "nodes": len(rows)}
+        twice = notice.kind is not Kind.REQUEST and checkpointing.fits_twice(weighed.fit)
         return Migration(
             workload=workload.id,
             generation=workload.generation,
@@ -320,28 +306,16 @@ class Interrupt:
             noticed_at=notice.at,
             received_at=now,
             deadline=deadline,
-            driver=chosen.driver,
-            action=fit.action,
-            reason=fit.sentence + why,
-            numbers=numbers,
+            driver=weighed.driver,
+            action=weighed.fit.action,
+            reason=weighed.reason,
+            numbers={**weighed.numbers, **prices(workload, row)},
             instance_type=str(row.get("type", "")),
             zone=str(row.get("zone", "")),
-            grace_ms=grace,
-            pods=tuple(sorted(pod["metadata"]["name"] for pod in saved)),
-            last_at=now if dumped and not twice else 0,
+            grace_ms=weighed.grace_ms,
+            pods=weighed.pods,
+            last_at=now if weighed.dumped and not twice else 0,
         )
-
-    def rows(self, name: str, row: Mapping[str, Any], each: AtRisk) -> list[Mapping[str, Any]]:
-        """The machines of all pods that would be saved together, as the inventory knows them."""
-        names = {pod["spec"].get("nodeName", "") for pod in each.all_pods}
-        if names == {row["node"]}:
-            return [row]
-        known = {one["node"]: one for one in self.nodes.of(name)} | {row["node"]: row}
-        if names - known.keys():  # the inventory lags behind new nodes
-            nodes, _ = self.clusters.cluster(name).list("Node")
-            fresh = [node_row(node, self.clock.now()) for node in nodes]
-            known = {one["node"]: one for one in fresh if one} | known
-        return [known.get(node, {"node": node}) for node in sorted(names)]
 
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
         """The record after a step that holds; otherwise as somebody else has left it."""
@@ -417,7 +391,7 @@ class Interrupt:
         """The machine is gone: so are its pods, once EC2 proves it, whatever Kubernetes says."""
         for each in lost:
             current = self.workloads.get(each.workload.id)
-            if current is None or not is_moving(current, each.workload.generation):
+            if current is None or not is_stopping(current, each.workload.generation):
                 continue
             # The Job first, or its controller would replace the pods.
             change = stop(cluster, current, self.clock.now())
@@ -430,31 +404,6 @@ class Interrupt:
                 change = change or stop(cluster, current, self.clock.now())
             if change:
                 self.workloads.apply([change])
-
-
-def with_gang(cluster: Cluster, each: AtRisk) -> AtRisk:
-    """Together with the members on other machines, if all are saved or none."""
-    workload = each.workload
-    dumped = checkpointing.mode(workload.options) in checkpointing.DUMPING
-    if not dumped or gangs.members(workload) == 1:
-        return each
-    pods = pods_of(cluster, workload)
-    here = {pod["metadata"]["uid"] for pod in each.pods}
-    others = tuple(pod for pod in pods if pod["metadata"]["uid"] not in here)
-    return replace(
-        each, others=others, no_set=gangs.why_no_set(workload, find(cluster, workload), pods)
-    )
-
-
-def worst(rows: Sequence[Mapping[str, Any]]) -> checkpointing.Capability:
-    """What all of these machines can do."""
-    for row in rows:
-        found = checkpointing.capability(row)
-        if not found.kubelet:
-            return (
-                found if len(rows) == 1 else replace(found, reason=f"{row['node']}: {found.reason}")
-            )
-    return checkpointing.capability(rows[0])
 
 
 def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:
@@ -474,6 +423,10 @@ def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:
 
 def is_moving(workload: Workload, generation: int) -> bool:
     return moves(workload) and workload.generation == generation
+
+
+def is_stopping(workload: Workload, generation: int) -> bool:
+    return workload.state is State.RECLAIMING and workload.generation == generation
 
 
 def marks_of(move: Migration, workload: Workload) -> dict[str, str]:

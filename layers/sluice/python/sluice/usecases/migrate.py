@@ -12,13 +12,15 @@ from sluice.core.intake.replacement import NAMESPACE, PLACEHOLDER, ready
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload, after
-from sluice.core.moves import checkpointing, gangs, migration
+from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload, after
+from sluice.core.moves import checkpointing, gangs, migration, yielding
 from sluice.core.moves.checkpointing import Action, Checkpoint
+from sluice.core.moves.interruption import Kind
 from sluice.core.moves.marks import (
     LEAVING,
     MOVE,
     ORDER,
+    YIELD,
     answer,
     answer_to,
     answered_at,
@@ -61,20 +63,9 @@ class Migrate:
 
     def carry_on(self, cluster: Cluster, workload: Workload, *, leaves: bool = False) -> bool:
         record = self.migrations.get(migration_id(workload.id, workload.generation))
-        pods = [] if workload.gone else pods_of(cluster, workload)
         if record is not None:
-            view = look(cluster, workload, pods, order_of(record))
-            for step in migration.progress(record, view, self.clock.now()):
-                self.keep_first(workload, step)
-                record = self.advance(workload, step)
-            if record.dumps:
-                demand(cluster, pods, record)
-            if record.failed_at and record.action is Action.SIGNAL and len(record.pods) > 1:
-                recall(cluster, pods)
-            if (
-                not workload.gone
-                and migration.next_step(record, view, self.clock.now()) is Step.WAIT
-            ):
+            record, step = self.look_after(cluster, workload, record)
+            if not workload.gone and step is Step.WAIT:
                 return False
         if not workload.gone:
             stopped = self.stop(cluster, workload, record)
@@ -83,14 +74,33 @@ class Migrate:
             workload = stopped
         return self.move(workload, record, leaves=leaves)
 
+    def look_after(
+        self, cluster: Cluster, workload: Workload, record: Migration
+    ) -> tuple[Migration, Step]:
+        """Record what is to be seen of a source, give it its order; and whether it may run on."""
+        pods = [] if workload.gone else pods_of(cluster, workload)
+        view = look(cluster, workload, pods, order_of(record))
+        for step in migration.progress(record, view, self.clock.now()):
+            self.keep_early(workload, step)
+            record = self.advance(workload, step)
+        if record.dumps:
+            demand(cluster, pods, record)
+        if record.failed_at and record.action is Action.SIGNAL and len(record.pods) > 1:
+            recall(cluster, pods)
+        return record, migration.next_step(record, view, self.clock.now())
+
+    def end(self, cluster: Cluster, workload: Workload, record: Migration | None) -> Change | None:
+        """Stop the source, at once if it is saved; the proof that nothing of it runs, if any."""
+        if record is not None and not record.stopping_at:
+            record = self.advance(workload, migration.stopping(record, self.clock.now()))
+        saved = record is not None and record.stage is migration.Stage.DUMPED
+        return stop(cluster, workload, self.clock.now(), DUMPED_GRACE_SECONDS if saved else None)
+
     def stop(
         self, cluster: Cluster, workload: Workload, record: Migration | None
     ) -> Workload | None:
         """End the source; its record if that is proven, None while it is not."""
-        if record is not None and not record.stopping_at:
-            record = self.advance(workload, migration.stopping(record, self.clock.now()))
-        saved = record is not None and record.stage is migration.Stage.DUMPED
-        change = stop(cluster, workload, self.clock.now(), DUMPED_GRACE_SECONDS if saved else None)
+        change = self.end(cluster, workload, record)
         if change is None or self.workloads.apply([change]) != [True]:
             return None
         if change.set.get("state") is State.FINISHED:
@@ -157,16 +167,21 @@ class Migrate:
         )
         return made if made is not None and self.keep(workload, made) else None
 
-    def keep_first(self, workload: Workload, step: migration.Advance) -> None:
-        """Enter a first dump in the catalogue before it is recorded: a crash between repeats it.
+    def keep_early(self, workload: Workload, step: migration.Advance) -> None:
+        """Enter a dump in the catalogue before it is recorded: a crash between repeats it.
 
-        So it counts whatever becomes of the move, and stays until the last one is entered.
+        A first one, so that it counts whatever becomes of the move, and stays until the last one
+        is entered; and that of who makes room, which is not moved once it is gone.
         """
-        if saved := step.set.get("first"):
-            at, driver = step.set["first_at"], step.before.driver
-            made = migration.checkpoint_of(workload, saved.values(), driver, at)
-            if made is not None:
-                self.keep(workload, made)
+        yields = step.before.kind == Kind.YIELD
+        saved = step.set.get("saved" if yields else "first")
+        if not saved:
+            return
+        at = step.set.get("dumped_at") or step.set["first_at"]
+        made = migration.checkpoint_of(workload, saved.values(), step.before.driver, at)
+        if made is not None and self.keep(workload, made) and yields:
+            account = yielding.account(workload, saved.values(), made)
+            self.workloads.apply([lifecycle.accounted(workload, account)])
 
     def keep(self, workload: Workload, made: Checkpoint) -> bool:
         """Whether the catalogue names it now: only then is it there as a whole."""
@@ -317,7 +332,7 @@ def recall(cluster: Cluster, pods: Iterable[Document]) -> None:
     """
     for pod in pods:
         at = pod["metadata"]
-        if marks_on(pod).get(ORDER, "").startswith(MOVE):
+        if marks_on(pod).get(ORDER, "").startswith((MOVE, YIELD)):
             change = {"metadata": {"uid": at["uid"], "annotations": {ORDER: None}}}
             cluster.patch("Pod", at["namespace"], at["name"], change)
 

@@ -22,7 +22,7 @@ from sluice.core.clusters.observation import (
 )
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.workload import Change, State, Workload
-from sluice.core.moves.marks import FIRST, MOVE, ORDER, answer, marks_on
+from sluice.core.moves.marks import FIRST, MOVE, ORDER, YIELD, answer, marks_on
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,
@@ -262,7 +262,7 @@ class Observe:
         self.archive_recent(cluster, seen, records, now - CHECK_MS)  # whose end `act` has marked
 
     def note_checkpoints(self, pods: Sequence[Document], seen: Seen) -> None:
-        """Checkpoints that were made of running workloads; those of a move are noted by it."""
+        """Checkpoints of workloads that run on; who looks after one that leaves notes its own."""
         for pod in pods:
             key, owner = fresh_checkpoint(pod), job_status.owner(pod)
             if key is None or owner is None or key in self.noted:
@@ -414,7 +414,7 @@ def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
 def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
     """What names an answered order for a checkpoint outside of a move."""
     token = marks_on(pod).get(ORDER, "")
-    if not token or token.startswith((FIRST, MOVE)) or answer(pod) is None:
+    if not token or token.startswith((FIRST, MOVE, YIELD)) or answer(pod) is None:
         return None
     return pod["metadata"]["uid"], token
 

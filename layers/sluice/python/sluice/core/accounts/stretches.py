@@ -14,7 +14,14 @@ from typing import Any
 
 from sluice.core.accounts.recovery import has_moved
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import ON_CLUSTER, IntentKind, Workload, phase, present_run
+from sluice.core.lifecycle.workload import (
+    COMES_BACK,
+    ON_CLUSTER,
+    IntentKind,
+    Workload,
+    phase,
+    present_run,
+)
 from sluice.core.moves.checkpointing import mode
 
 
@@ -98,7 +105,6 @@ def _runs(workload: Workload) -> Iterable[Mapping[str, Any]]:
 
 
 _ENDED = {"succeeded", "failed"}
-_GAVE_WAY = {IntentKind.REQUEUE, IntentKind.PREEMPT, IntentKind.DEACTIVATE}
 
 
 def _lost_ms(workload: Workload, run: Mapping[str, Any], ran: int) -> int | None:
@@ -108,7 +114,7 @@ def _lost_ms(workload: Workload, run: Mapping[str, Any], ran: int) -> int | None
     """
     if "lost_ms" in run:
         return int(run["lost_ms"])
-    if not has_moved(run) and run.get("outcome") not in _GAVE_WAY:
+    if not has_moved(run) and run.get("outcome") not in COMES_BACK:
         return 0
     if mode(workload.options) is CheckpointMode.APPLICATION:
         return None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 API_VERSION: Final = "sluice.dev/v1"
 KIND: Final = "SchedulingPolicy"
 SAMPLING_MS: Final = 300_000
+SAVE_VICTIMS_MS: Final = 60_000
 
 
 class QuotaCheckStrategy(StrEnum):
@@ -46,6 +47,8 @@ class SchedulingPolicy:
     root_cohort: str | None = None
     policy: Policy = field(default_factory=Policy)
     record_passes: bool = True
+    save_victims_ms: int = SAVE_VICTIMS_MS
+    """How long who comes back may keep its place for a dump of its processes; 0: not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ class Policies:
     def records(self, root: str) -> bool:
         """Whether what passes over a root decide is recorded for replay."""
         return self._for(root).record_passes
+
+    def save_victims_ms(self, root: str) -> int:
+        """How long others wait at most until a victim is saved."""
+        return self._for(root).save_victims_ms
 
     def _for(self, root: str) -> SchedulingPolicy:
         return self.by_root.get(root) or self.by_root.get(None) or SchedulingPolicy()
@@ -115,6 +122,7 @@ def read(fields: Fields) -> SchedulingPolicy:
             prefer_least_lost_work=spec.boolean("preferLeastLostWork", default=True),
         ),
         record_passes=spec.boolean("recordPasses", default=True),
+        save_victims_ms=spec.duration("saveVictimsWithin", SAVE_VICTIMS_MS) or 0,
     )
     for each in (fields, metadata, spec):
         each.close()

@@ -45,6 +45,10 @@ class IntentKind(StrEnum):
     MIGRATE = "migrate"
 
 
+COMES_BACK: Final = frozenset({IntentKind.REQUEUE, IntentKind.PREEMPT, IntentKind.DEACTIVATE})
+"""What ends a run and not its workload, which goes back to its queue, perhaps held there."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
     """How many pods of a pod set run, and the flavor of each of its resources."""
@@ -457,8 +461,7 @@ def release(workload: Workload, now: int) -> Change:
     for charge in workload.charges:
         if charge["budget"] == OWN_BUDGET:
             account["microusd"] = accrued(workload, charge, now)
-    comes_back = intent.kind not in (IntentKind.CANCEL, IntentKind.FAIL)
-    if comes_back and workload.checkpoint_at > workload.started_at > 0:
+    if intent.kind in COMES_BACK and workload.checkpoint_at > workload.started_at > 0:
         account.setdefault("lost_ms", max(0, now - workload.checkpoint_at))
     ended = {"runs": account | {"by": intent.by} if intent.by else account}
     taken = ("reservation", "charges", "gone", "intent", "cluster", "uid", "machine")
@@ -541,6 +544,18 @@ def saved(workload: Workload, at: int, source: str) -> Change:
     """A complete checkpoint shows the workload as it was at `at`; its next run starts from it."""
     guard = Guard((State.DISPATCHED, State.RECLAIMING), workload.generation)
     return Change(workload, guard, {"checkpoint_at": at, "resume_from": source})
+
+
+def accounted(workload: Workload, account: Mapping[str, Any]) -> Change:
+    """What the account of the run that is being stopped will say besides, as far as is known.
+
+    Only while it stops for the same reason: a cancel that overtook it has nothing to say of that.
+    """
+    intent = _intent(workload)
+    guard = Guard(
+        (State.RECLAIMING,), workload.generation, workload.uid, ("intent",), intent=intent.kind
+    )
+    return Change(workload, guard, {"intent": replace(intent, account=dict(account))})
 
 
 def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:

@@ -27,12 +27,15 @@ class Kind(StrEnum):
     TERMINATED = "terminated"
     HOOK = "hook"
     REQUEST = "request"
+    YIELD = "yield"
 
 
 # Kinds after which nothing on the instance can be saved; TERMINATED also proves that nothing runs.
 LOSSES: Final = frozenset({Kind.STOPPING, Kind.TERMINATED})
 # Kinds that warn without a need to leave: an extra checkpoint is all that they cause.
 ADVICE: Final = frozenset({Kind.REBALANCE, Kind.MAINTENANCE})
+# Kinds in which the machine stays: a user's wish, and a workload that makes room for others.
+STAYS: Final = frozenset({Kind.REQUEST, Kind.YIELD})
 
 
 @dataclass(frozen=True, slots=True)

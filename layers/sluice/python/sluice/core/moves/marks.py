@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sluice.core.moves.gangs import part_of
+from sluice.core.moves.interruption import Kind
 from sluice.core.moves.migration import Migration, Saved
 
 ORDER: Final = "sluice.dev/checkpoint-order"
@@ -15,6 +16,8 @@ MOVE: Final = "move-"
 """How the order of a move begins after which the pod stands still."""
 FIRST: Final = "first-"
 """How the order of a move begins after which the pod works on."""
+YIELD: Final = "yield-"
+"""How the order begins after which a pod stands still that makes room for others."""
 DONE: Final = "sluice.dev/checkpoint-done"
 """The answer, as JSON: `{order, error, at}`, or, with `held` only if the pod stands still,
 `{order, uri, image, bytes, sha256, seconds, at, held}`.
@@ -34,6 +37,8 @@ LEAVING: Final = "sluice.dev/leaving"
 
 def order_of(move: Migration) -> str:
     """The dump that its pods are to answer for."""
+    if move.kind == Kind.YIELD:
+        return f"{YIELD}{move.generation}"
     return f"{MOVE if move.last_at else FIRST}{move.generation}"
 
 

@@ -4,6 +4,7 @@
 
 While DUMPING a source is saved at once and works on; it is saved again, and held from then on, when
 its replacement is ready. DUMPED says which of both dumps its successor starts from.
+Who makes room for others is saved by the same steps, as far as DUMPED (core.moves.yielding).
 The record tells and times the move. That only one run of a workload exists is up to the workload's
 own record (core.lifecycle.workload: reclaim, gone, move), so nothing here can break it.
 """
@@ -29,7 +30,7 @@ from sluice.core.moves.checkpointing import (
     mode,
     needs_and_has,
 )
-from sluice.core.moves.interruption import Kind
+from sluice.core.moves.interruption import STAYS, Kind
 
 
 class Stage(StrEnum):
@@ -158,15 +159,18 @@ class Migration:
 
     @property
     def id(self) -> str:
-        return migration_id(self.workload, self.generation)
+        name = yield_id if self.kind == Kind.YIELD else migration_id
+        return name(self.workload, self.generation)
 
     @property
     def give_up_at(self) -> int:
         """When the source is stopped whatever else happens, so that it has its grace.
 
-        Who is saved needs none: it goes on elsewhere from before its SIGTERM.
+        Who is saved needs none: it goes on elsewhere from before its SIGTERM. Nor is any kept back
+        for who is yet to be saved, as `fit` promised, until an attempt has failed.
         """
-        return self.deadline - (0 if self.first else self.grace_ms) - MARGIN_MS
+        hopes = bool(self.first) or (self.action is Action.DUMP and not self.first_error)
+        return self.deadline - (0 if hopes else self.grace_ms) - MARGIN_MS
 
     @property
     def dumps(self) -> bool:
@@ -181,6 +185,11 @@ class Migration:
 
 def migration_id(workload: str, generation: int) -> str:
     return f"{workload}#{generation}"
+
+
+def yield_id(workload: str, generation: int) -> str:
+    """Apart from that of a move, which a notice may have begun and lost its race."""
+    return f"{workload}#{generation}#yield"
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,8 +397,8 @@ def next_step(migration: Migration, view: View, now: int) -> Step:
         return Step.STOP
     if migration.action is Action.DUMP:
         return Step.STOP if migration.stage is Stage.DUMPED else Step.WAIT
-    wished = migration.kind == Kind.REQUEST  # no machine goes away, so nothing is bought for it
-    return Step.STOP if wished or migration.replacement_at or view.replacement_ready else Step.WAIT
+    stays = migration.kind in STAYS  # no machine goes away, so nothing is bought for it
+    return Step.STOP if stays or migration.replacement_at or view.replacement_ready else Step.WAIT
 
 
 def restore_source(migration: Migration | None, made: Checkpoint | None, last: str) -> str:
@@ -456,6 +465,8 @@ def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
         if at := getattr(migration, attribute):
             if what == "LastCheckpointDecided" and not migration.last_reason:
                 continue  # the only one: CheckpointDecided says it
+            if what == "InterruptionNoticed" and migration.kind == Kind.YIELD:
+                continue  # the workload's own record says why it stops
             if what == "CheckpointCompleted" and migration.saved == migration.first:
                 what = "LastCheckpointDecided"  # noqa: PLW2901 - against another dump
             message, detail = _told(migration, what)
@@ -589,5 +600,8 @@ def account(migration: Migration, workload: Workload, good_at: int) -> dict[str,
 
 
 def _after(migration: Migration, at: int) -> str:
-    cause = "wish" if migration.kind == Kind.REQUEST else "notice"
-    return f"{max(0, at - migration.noticed_at) / 1000:.1f} s after the {cause}"
+    cause = _CAUSES.get(migration.kind, "the notice")
+    return f"{max(0, at - migration.noticed_at) / 1000:.1f} s after {cause}"
+
+
+_CAUSES: Final[Mapping[str, str]] = {Kind.REQUEST: "the wish", Kind.YIELD: "it was told to go"}
