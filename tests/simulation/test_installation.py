@@ -286,6 +286,32 @@ def test_work_that_was_saved_is_not_done_again() -> None:
     assert (end(saved), end(lost)) == (70.0, 90.0)
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "within", "low_ends", "high_waits"),
+    [
+        ({"mode": "kubelet"}, None, 70.5, 0.5),
+        ({"mode": "kubelet"}, "1s", 70.5, 0.5),
+        ({"mode": "kubelet"}, "400ms", 90.0, 0.0),
+        ({"mode": "kubelet"}, "0s", 90.0, 0.0),
+        ({"mode": "kubelet", "interval": "15s"}, "0s", 75.0, 0.0),
+        ({"mode": "application"}, None, 70.0, 0.0),
+    ],
+)
+def test_a_victim_is_saved_in_the_time_that_its_policy_gives_it_and_holds_its_place_meanwhile(
+    checkpoint: Json, within: str | None, low_ends: float, high_waits: float
+) -> None:
+    low = job("low", checkpoint=checkpoint, runtime="60s") | {"priority": -1}
+    high = job("high", runtime="10s", arrivesAfter="20s")
+    stated = [] if within is None else [policy(saveVictimsWithin=within)]
+
+    result = simulate(
+        queue("q", cpu=1, spec=preemption("LowerPriority")), *stated, low, high, passes=None
+    )
+
+    assert times(result, "finished") == {"low": low_ends, "high": 30.0 + high_waits}
+    assert times(result, "admitted")["high"] == 20.0 + high_waits
+
+
 def test_periodic_checkpoints_choose_the_victim_that_loses_least() -> None:
     rules = preemption("LowerPriority")
     often = job("often", runtime="1h", checkpoint={"mode": "application", "interval": "100s"})

@@ -209,6 +209,15 @@ def test_a_dump_that_arrives_after_the_fence_is_not_taken() -> None:
     assert not moving.dumped(fenced, DUMPED, NOW).holds(fenced)
 
 
+def test_a_dump_is_given_up_when_its_fit_said_and_another_attempt_leaves_the_grace() -> None:
+    move = a_move()
+    decided = fit(CheckpointMode.KUBELET, size=0, left_ms=120_000, grace_ms=30_000, bandwidth=GP3)
+
+    assert move.give_up_at == NOW + decided.has_ms
+    failed = a_move(first_error="criu failed", first_at=NOW + 2_000)
+    assert failed.give_up_at == NOW + decided.has_ms - 30_000
+
+
 def test_the_earliest_deadline_counts() -> None:
     move = a_move()
 
@@ -375,6 +384,23 @@ def test_after_a_first_dump_that_failed_the_last_one_is_tried() -> None:
     assert steps(ordered, View(saved=DUMPED), NOW + 50_000).saved == DUMPED
     again = steps(ordered, View(failed={"pod-1": "criu failed"}), NOW + 50_000)
     assert (again.action, again.error) == (Action.SIGNAL, "criu failed")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Error (criu/proc_parse.c:479): Unknown shit 600 (anon_inode:[io_uring])",
+        "Error (criu/sk-inet.c:191): inet: Connected TCP socket, consider using --tcp-established",
+        "Task attached to shell terminal. Consider using --shell-job option.",
+    ],
+)
+def test_who_can_never_be_saved_is_not_dumped_twice(log: str) -> None:
+    move = steps(a_move(), View(failed={"pod-1": f"criu dump ended with 1: {log}"}), NOW + 2_000)
+
+    assert move.action is Action.SIGNAL
+    assert "it is not dumped again: it " in move.error
+    assert moving.next_step(move, View(), NOW + 2_000) is Step.WAIT, "it works on until it moves"
+    assert steps(move, View(replacement_ready=True), NOW + 45_000).last_at == 0
 
 
 def test_who_could_not_be_saved_at_first_keeps_its_grace_after_the_last_attempt() -> None:

@@ -19,7 +19,6 @@ from sluice.core.lifecycle import dependencies, pending_policy
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import MICRO, limit_microusd
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import TERMINAL, IntentKind, State
 from sluice.core.passes import cycle
 from sluice.core.scheduling.admission import Plan, Scheduler
@@ -36,6 +35,7 @@ from sluice.simulation.outcome import (
     Outcome,
     Preempted,
 )
+from sluice.simulation.saving import Kept, on_eviction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -89,6 +89,14 @@ class _Review:
 
 
 @dataclass(frozen=True, slots=True)
+class _Leaves:
+    """A victim that was saved, or need not be, gives its quota back."""
+
+    run: _Run
+    kept_ms: int  # of what it ran, not done again
+
+
+@dataclass(frozen=True, slots=True)
 class _Return:
     """A job that waited outside comes back into its queue."""
 
@@ -116,7 +124,7 @@ class _Root:
     wakes_at_ms: int | None = None
 
 
-_Event: TypeAlias = _Run | _Root | _Answer | _Review | _Return | tuple[_Root, Plan, bool]
+_Event: TypeAlias = _Run | _Root | _Answer | _Review | _Return | _Leaves | tuple[_Root, Plan, bool]
 
 
 class Simulation:
@@ -269,6 +277,8 @@ class Simulation:
                 self._call(event)
             elif isinstance(event, _Answer):
                 self._answer(event, now_ms)
+            elif isinstance(event, _Leaves):
+                self._leave(event, now_ms)
             elif isinstance(event, _Review):
                 self._review(event, now_ms)
             elif isinstance(event, _Return):
@@ -369,17 +379,33 @@ class Simulation:
         for step in plan.preemptions:
             if (run := self._runs.pop(step.victim, None)) is None:
                 continue  # it finished while the eviction was being committed
-            self._stop(run)
-            self._put_back(run, now_ms)
-            root.releases.append((step.victim, now_ms))
-            root.evicted.append(step.victim)
             if step.reason is not PreemptionReason.QUEUE_DRAINED:
                 self._outcome.preempted.append(Preempted(step, now_ms))
-            self._queue(run.job, now_ms)
+            kept = self._kept(root, run, now_ms)
+            leaves = _Leaves(run, kept.kept_ms)
+            if kept.dump_ms:
+                self._at(now_ms + kept.dump_ms, _FINISH, leaves)
+            else:
+                self._leave(leaves, now_ms)
         self._outcome.peak_pending = max(self._outcome.peak_pending, len(self._waiting))
         if unfinished or root.releases or root.arrivals:
             self._call(root)
         self._show(now_ms)
+
+    def _kept(self, root: _Root, run: _Run, now_ms: int) -> Kept:
+        if run.job.wishes is None or run.started_ms is None:
+            return Kept(0, 0)
+        within_ms = self._scenario.save_victims_ms(root.name)
+        return on_eviction(self._record(run.job), now_ms - run.started_ms, within_ms)
+
+    def _leave(self, leaves: _Leaves, now_ms: int) -> None:
+        run, name = leaves.run, leaves.run.job.workload.id
+        root = self._root_of[run.job.workload.cluster_queue]
+        self._stop(run)
+        self._put_back(run, now_ms, leaves.kept_ms)
+        root.releases.append((name, now_ms))
+        root.evicted.append(name)
+        self._queue(run.job, now_ms)
 
     def _show(self, now_ms: int) -> None:
         if self._watch is not None:
@@ -421,7 +447,7 @@ class Simulation:
         name, root = job.workload.id, self._root_of[job.workload.cluster_queue]
         del self._runs[name]
         self._stop(run)
-        self._put_back(run, now_ms)
+        self._put_back(run, now_ms, kept_ms=0)
         self._questions[name] = self._questions.get(name, 0) + 1
         root.releases.append((name, now_ms))
         self._call(root)
@@ -478,7 +504,7 @@ class Simulation:
         self._asking.leave(run.job, run.amounts)
         self._root_of[run.job.workload.cluster_queue].saving.pop(run.job.workload.id, None)
 
-    def _put_back(self, run: _Run, now_ms: int) -> None:
+    def _put_back(self, run: _Run, now_ms: int, kept_ms: int) -> None:
         """What a stay that ended early leaves behind: its account, and work that was saved."""
         job, start_ms = run.job, self._scenario.start_ms
         if self._plain and job.wishes is None:
@@ -495,10 +521,9 @@ class Simulation:
         self._records[name] = replace(
             record, generation=record.generation + 1, runs=(*record.runs, account)
         )
-        mode = record.options.get("checkpoint", {}).get("mode", CheckpointMode.NONE)
-        if mode != CheckpointMode.NONE and run.started_ms is not None:
-            self._kept_ms[name] = self._kept_ms.get(name, 0) + now_ms - run.started_ms
-            self._work(run, now_ms)
+        if kept_ms and run.started_ms is not None:
+            self._kept_ms[name] = self._kept_ms.get(name, 0) + kept_ms
+            self._work(run, run.started_ms + kept_ms)
 
     def _finish(self, run: _Run, now_ms: int) -> None:
         job, name = run.job, run.job.workload.id

@@ -19,7 +19,11 @@ from sluice.core.kinds.model import (
     Workload,
 )
 from sluice.core.kinds.objects import ConfigObjects, describe, read_objects
-from sluice.core.kinds.scheduling_policy import read_admission_fair_sharing, read_fair_sharing
+from sluice.core.kinds.scheduling_policy import (
+    SAVE_VICTIMS_MS,
+    read_admission_fair_sharing,
+    read_fair_sharing,
+)
 from sluice.core.kinds.spec_fields import SpecFields
 from sluice.core.lifecycle import dependencies
 from sluice.core.lifecycle import options as workload_options
@@ -63,6 +67,11 @@ class Scenario:
         """The settings of a root cohort: its SchedulingPolicy's, where the file has any."""
         stated = self.installation.policies
         return self.policy if stated is None else stated.of(root)
+
+    def save_victims_ms(self, root: str) -> int:
+        """How long a victim's dump is waited for, as its SchedulingPolicy says or by default."""
+        stated = self.installation.policies
+        return SAVE_VICTIMS_MS if stated is None else stated.save_victims_ms(root)
 
     def catalog(self) -> Catalog:
         """The file's queues; what checks answer counts only if the Scenario says it."""

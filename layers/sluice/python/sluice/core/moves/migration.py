@@ -31,6 +31,7 @@ from sluice.core.moves.checkpointing import (
     needs_and_has,
 )
 from sluice.core.moves.interruption import STAYS, Kind
+from sluice.core.moves.refusals import lasting
 
 
 class Stage(StrEnum):
@@ -341,6 +342,8 @@ def _answered(migration: Migration, view: View, now: int) -> Advance | None:
         return None
     if migration.first:
         return last_failed(migration, why, now)
+    if not migration.last_at and (meaning := lasting(why)):
+        return dump_failed(migration, f"{why}; it is not dumped again: {meaning}", now)
     tried = migration.last_at or now >= migration.give_up_at
     return (dump_failed if tried else first_failed)(migration, why, now)
 

@@ -1,0 +1,57 @@
+"""What an eviction leaves of a job's work, and how long its victim is saved before it goes.
+
+As `usecases.yielding` decides it of pods, on machines that can dump whatever may be dumped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.moves.checkpointing import (
+    DUMPING,
+    MARGIN_MS,
+    Action,
+    Bandwidth,
+    Capability,
+    fit,
+    mode,
+    select,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    from sluice.core.lifecycle.workload import Workload
+
+EVERYWHERE = Capability(kubelet=True, cedana=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Milliseconds: `dump_ms` until it is gone, and how much of what it ran is not done again."""
+
+    dump_ms: int
+    kept_ms: int
+
+
+def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> Kept:
+    """`within_ms` is how long its root's policy waits for a dump."""
+    asked = mode(record.options)
+    if asked is CheckpointMode.NONE:
+        return Kept(0, 0)
+    if asked not in DUMPING:
+        return Kept(0, ran_ms)  # it saves itself within its grace
+    gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in record.pod_sets)
+    driver = select(asked, EVERYWHERE, containers=1, gpus=gpus).driver
+    weighed = fit(
+        driver,
+        size=size_of([], record.pod_sets, 1),
+        left_ms=within_ms + MARGIN_MS,
+        grace_ms=0,
+        bandwidth=Bandwidth(),
+    )
+    if within_ms and weighed.action is Action.DUMP:
+        return Kept(weighed.needs_ms, ran_ms)
+    interval_ms = 1000 * int((record.options.get("checkpoint") or {}).get("interval_seconds", 0))
+    return Kept(0, ran_ms - ran_ms % interval_ms if interval_ms else 0)
