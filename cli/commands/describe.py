@@ -127,7 +127,7 @@ TIMES = {
     "useful": "at work",
     "failed": "at work that failed or was cancelled",
     "redone": "at work that was done again",
-    "moving": "between two machines",
+    "moving": "being saved, or between two machines",
 }
 
 

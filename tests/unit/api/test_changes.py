@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.workload import Intent, IntentKind, State
 
 from tests.unit.api.control_plane import (
     KUEUE,
@@ -174,3 +176,29 @@ def test_work_whose_cluster_may_no_longer_have_it_runs_on_and_new_work_is_told()
 
     assert plane.workloads.rows[runs].state is State.DISPATCHED
     assert "spot" in why(plane, waiting)["headline"]
+
+
+@pytest.mark.parametrize(("mode", "told"), [("kubelet", True), ("application", False)])
+def test_why_says_how_far_the_dump_of_who_makes_room_is(mode: str, told: bool) -> None:
+    plane = ControlPlane()
+    job = plane.send(native("low", 8))
+    plane.settle()
+    row = plane.workloads.rows[job]
+    intent = Intent(IntentKind.PREEMPT, "PRIORITY:Preempted", "yields to high")
+    stopping = replace(
+        row,
+        state=State.RECLAIMING,
+        intent=intent,
+        started_at=plane.clock.now(),
+        options={"checkpoint": {"mode": mode}},
+    )
+    plane.workloads.write(stopping)
+    lines = ("needs 3 s, has 60 s: dump", "1.0 MB saved in 2.9 s")
+    for at, message in enumerate(lines):
+        what = ("CheckpointDecided", "CheckpointCompleted")[at]
+        plane.timeline.append([Happening(stopping, at, what, message)])
+
+    headline = why(plane, job)["headline"]
+
+    dump = "; before it goes: 1.0 MB saved in 2.9 s" if told else ""
+    assert headline == f"It is STOPPING: yields to high{dump}"

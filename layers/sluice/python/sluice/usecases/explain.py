@@ -10,6 +10,7 @@ from sluice.core.clusters.capacity import shut
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.workload import TERMINAL, State, Workload, pending_key, phase
+from sluice.core.moves.yielding import may_be_saved
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Reason
@@ -28,6 +29,7 @@ LOOKED_AT = 1_000  # waiting workloads of the queue whose order is told
 SHOWN = 10
 NAMED = 3
 HOUR_MS = 3_600_000
+DUMPS = frozenset({"CheckpointDecided", "CheckpointCompleted", "CheckpointFailed"})
 ENOUGH_ADMISSIONS = 3
 
 
@@ -82,7 +84,8 @@ class Explain:
             "attempts": [] if workload.state in TERMINAL else view.get("runs", []),
         }
         if workload.state is not State.PENDING:
-            told = {"headline": settled(workload)} | self._without_machines(workload)
+            told = {"headline": settled(workload) + self._saving(workload)}
+            told |= self._without_machines(workload)
             if workload.reservation:
                 told["placed"] = workload.placed
             return answer | told | self._hindered(caller, workload)
@@ -94,6 +97,16 @@ class Explain:
             return answer | {"headline": message, "reason": reason(code, message)}
         waiting = self._waiting(caller, workload, answer["reason"], snapshot)
         return answer | waiting | self._hindered(caller, workload)
+
+    def _saving(self, workload: Workload) -> str:
+        """How far the dump is for which somebody who makes room still keeps its place."""
+        lines = self.query.timeline.of(workload.id) if may_be_saved(workload) else ()
+        told = [
+            line["message"]
+            for line in lines
+            if line["generation"] == workload.generation and line["what"] in DUMPS
+        ]
+        return f"; before it goes: {told[-1]}" if told else ""
 
     def _without_machines(self, workload: Workload) -> Json:
         """Headline and reason, if it starts where no machine can be had now."""
