@@ -341,6 +341,28 @@ def test_who_moves_is_not_told_to_make_room_and_is_dumped_once(town: Town) -> No
     assert "w#0#yield" not in town.migrations.rows
 
 
+def test_a_gang_on_a_machine_that_nobody_has_counted_is_not_saved(town: Town) -> None:
+    """`act` may not list nodes: what the inventory lacks is taken for unable."""
+    town.runs("w", "kubelet", members=3)
+    for node in list(town.nodes.rows):
+        del town.nodes.rows[node]
+
+    is_told_to_go(town)
+
+    assert town.kubernetes.running() == []
+    assert "the node cannot dump processes" in lines(town, "CheckpointDecided")[0]
+
+
+def test_a_pod_that_does_not_run_just_now_has_nothing_to_save(town: Town) -> None:
+    town.runs("w", "kubelet")
+    pod_of(town)["status"]["phase"] = "Pending"
+
+    is_told_to_go(town)
+
+    assert town.kubernetes.running() == []
+    assert not lines(town, "CheckpointDecided")
+
+
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_gang_makes_room_as_one_set_or_unsaved(town: Town, silent: bool) -> None:
     gives_way_as_gang(town)

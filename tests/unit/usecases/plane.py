@@ -142,9 +142,8 @@ class Plane:
     def migrate(self) -> Migrate:
         return Migrate(self.workloads, self.migrations, self.archives, self.timeline, self.clock)
 
-    def weigh(self, kubernetes: Any = None) -> Weigh:
-        clusters = kubernetes or self.kubernetes
-        return Weigh(self.nodes, clusters, self.migrations, self.clock)
+    def weigh(self) -> Weigh:
+        return Weigh(self.nodes, self.migrations, self.clock)
 
     def act(self, kubernetes: Any = None) -> Act:
         return Act(
@@ -155,7 +154,7 @@ class Plane:
             self.observers,
             self.clock,
             self.migrate(),
-            self.weigh(kubernetes),
+            self.weigh(),
             self.offerings,
             self.pools,
             pool=Inline(),  # type: ignore[arg-type]

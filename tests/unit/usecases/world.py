@@ -298,7 +298,7 @@ class World:
         )  # fmt: skip
 
     def weigh(self, fragile: Any = lambda port: port) -> Weigh:
-        return Weigh(self.nodes, fragile(self.kubernetes), fragile(self.migrations), self.clock)
+        return Weigh(self.nodes, fragile(self.migrations), self.clock)
 
     def periodic(self) -> Periodic:
         return Periodic(self.nodes, self.losses, self.wishes, self.clock)

@@ -169,7 +169,7 @@ def migrate() -> Migrate:
 def weigh() -> Weigh:
     from sluice.usecases.weighing import Weigh
 
-    return Weigh(nodes(), clusters(), migrations(), clock())
+    return Weigh(nodes(), migrations(), clock())
 
 
 @cache

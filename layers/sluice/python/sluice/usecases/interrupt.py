@@ -89,7 +89,7 @@ class Interrupt:
 
     @property
     def weigh(self) -> Weigh:
-        return Weigh(self.nodes, self.clusters, self.migrations, self.clock)
+        return Weigh(self.nodes, self.migrations, self.clock, self.clusters)
 
     def __call__(self, envelope: Mapping[str, Any], *, account: str, region: str) -> list[Handled]:
         heard = read(envelope)

@@ -32,12 +32,15 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Weigh:
-    """The machines tell what they can do, earlier checkpoints what saving takes."""
+    """The machines tell what they can do, earlier checkpoints what saving takes.
+
+    `clusters` are asked for nodes that the inventory does not know yet; None: nobody is.
+    """
 
     nodes: Nodes
-    clusters: Clusters
     migrations: Migrations
     clock: Clock
+    clusters: Clusters | None = None
 
     def __call__(
         self,
@@ -93,7 +96,7 @@ class Weigh:
         if names == {row["node"]}:
             return [row]
         known = {one["node"]: one for one in self.nodes.of(name)} | {row["node"]: row}
-        if names - known.keys():  # the inventory lags behind new nodes
+        if self.clusters and names - known.keys():  # the inventory lags behind new nodes
             nodes, _ = self.clusters.cluster(name).list("Node")
             fresh = [node_row(node, self.clock.now()) for node in nodes]
             known = {one["node"]: one for one in fresh if one} | known
