@@ -28,6 +28,7 @@ from sluice.core.lifecycle.workload import (
     place_of,
 )
 from sluice.core.moves.checkpointing import Catalogue, Checkpoint
+from sluice.core.moves.compatibility import GENERATION, MANUFACTURER
 from sluice.core.moves.interruption import Notice
 from sluice.core.moves.losses import Loss
 from sluice.core.moves.migration import Advance, Migration
@@ -484,6 +485,10 @@ class MemoryMigrations:
         old = self.catalogue.get(checkpoint.workload, Catalogue())
         self.catalogue[checkpoint.workload] = old.keep(checkpoint, retain, pinned)
 
+    def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
+        old = self.catalogue.get(workload_id, Catalogue())
+        self.catalogue[workload_id] = old.fail(source, generation, why)
+
     def drop(self, workload_id: str) -> None:
         self.catalogue[workload_id] = self.catalogue.get(workload_id, Catalogue()).drop()
 
@@ -586,6 +591,8 @@ class FakeKubernetes:
     dead: set[str] = field(default_factory=set)
     lingers: Callable[[], bool] = lambda: False
     """Whether the pod of a Job that is deleted now fails at once, and the Job is seen Failed."""
+    damaged: set[str] = field(default_factory=set)
+    """Checkpoints from which no container starts: its Job fails, as with `backoffLimit: 0`."""
 
     def create(self, document: Document) -> Document | AlreadyExists:
         metadata = document["metadata"]
@@ -769,6 +776,8 @@ class FakeKubernetes:
             "topology.kubernetes.io/zone": f"z-{number}",
             "karpenter.sh/capacity-type": "spot",
             "sluice.dev/checkpoint": "criu-4.2",
+            MANUFACTURER: "intel",
+            GENERATION: "5",
         }  # fmt: skip
         metadata = {"name": name, "labels": labels}
         self.create(
@@ -823,9 +832,16 @@ class FakeKubernetes:
     def _count(self, namespace: str, name: str) -> None:
         """The Job controller: how many of its pods are ready."""
         job = self.objects["Job", namespace, name]
-        ready = sum(p["status"]["phase"] == "Running" for p in self._pods_of(namespace, name))
-        if "conditions" not in job.get("status", {}):
-            self.objects["Job", namespace, name] = {**job, "status": {"ready": ready}}
+        if "conditions" in job.get("status", {}):
+            return
+        phases = [pod["status"]["phase"] for pod in self._pods_of(namespace, name)]
+        status: Document = {"ready": phases.count("Running")}
+        if "Failed" in phases:  # a Job is Failed only when all of its pods have ended
+            status = {"conditions": [{"type": "Failed", "status": "True"}]}
+            for pod in self._pods_of(namespace, name):
+                if pod["status"]["phase"] != "Failed":
+                    del self.objects["Pod", namespace, pod["metadata"]["name"]]
+        self.objects["Job", namespace, name] = {**job, "status": status}
 
     def _add_pod(self, job: Document, index: int) -> None:
         gang = members(job) > 1
@@ -858,7 +874,12 @@ class FakeKubernetes:
             siblings = self._pods_of(metadata["namespace"], metadata["labels"][JOB_NAME])
             taken = {each["spec"].get("nodeName", "") for each in siblings}
         spec = {**pod["spec"], "nodeName": self.node(taken)}
-        return {**pod, "spec": spec, "status": {"phase": "Running"}}
+        status: Document = {"phase": "Running"}
+        if (metadata.get("annotations") or {}).get("sluice.dev/restore-from") in self.damaged:
+            ended = {"exitCode": 128, "reason": "StartError", "message": "criu restore failed"}
+            container = {"name": "main", "state": {"terminated": ended}}
+            status = {"phase": "Failed", "containerStatuses": [container]}
+        return {**pod, "spec": spec, "status": status}
 
 
 JOB_NAME = "batch.kubernetes.io/job-name"

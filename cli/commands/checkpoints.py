@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from cli.app import App
 
 
+def _failure(row: Row) -> str:
+    """Of how many runs that could not start from it, and why."""
+    times = len(row.get("failed", ()))
+    return f"{times}×: {row['failure']}" if times else ""
+
+
 COLUMNS = (
     Column("TIME", lambda row: moment(row["at"])),
     Column("GEN", lambda row: str(row["generation"])),
@@ -22,8 +28,10 @@ COLUMNS = (
     Column("MB", lambda row: f"{row['size'] / 1e6:.1f}"),
     Column("TOOK", lambda row: f"{row['took_ms'] / 1000:.1f} s"),
     Column("NODE", lambda row: row["node"] or _several(row)),
+    Column("CPU", lambda row: row.get("cpu", ""), wide=True),
     Column("FROM", lambda row: row["from"]),
     Column("ADDRESS", lambda row: "removed" if row["removed"] else row["uri"]),
+    Column("FAILED", _failure),
 )
 
 

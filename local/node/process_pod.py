@@ -67,6 +67,8 @@ class ProcessPod(PodRun):
             self.volumes.start_uploading(self._warn_of_volumes)
             await self._run_containers()
         except (checkpoint.RestoreError, CriuError) as error:
+            for course in self.state.containers:  # as a container runtime tells it
+                course.ends(START_ERROR, "StartError", str(error))
             self.fail(RESTORE_FAILED, str(error))
             await self.site.warn(self.pod, RESTORE_FAILED, str(error))
         finally:

@@ -155,6 +155,19 @@ def test_a_set_is_one_entry_with_all_its_parts(ports: Recovering) -> None:
     assert ports.migrations.checkpoints("w1") == [made]
 
 
+def test_who_could_not_start_from_a_checkpoint_is_noted_once(ports: Recovering) -> None:
+    for n in (1, 2):
+        ports.migrations.keep(a_checkpoint(n, cpu="intel/7"), retain=3)
+
+    for generation in (4, 4, 5):
+        ports.migrations.fail("w1", "s3://b/2.tar", generation, f"of {generation}")
+    ports.migrations.keep(a_checkpoint(2, cpu="intel/7"), retain=3)  # a late report
+
+    good, bad = sorted(ports.migrations.checkpoints("w1"), key=lambda each: each.at)
+    assert good == a_checkpoint(1, cpu="intel/7")
+    assert (bad.failed, bad.failure, bad.usable) == ((4, 5), "of 5", False)
+
+
 def test_what_leaves_the_list_waits_until_its_archive_is_removed(ports: Recovering) -> None:
     migrations = ports.migrations
     for n in (1, 2, 3, 4):

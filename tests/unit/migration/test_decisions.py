@@ -177,7 +177,7 @@ def test_a_dumped_source_stops_at_once_and_an_undumped_one_does_not() -> None:
     assert moving.next_step(move, View(replacement_ready=True), NOW) is Step.WAIT
     assert after.stage is Stage.DUMPED
     assert moving.next_step(after, View(saved=DUMPED), NOW) is Step.STOP
-    made = moving.checkpoint_of(A_WORKLOAD, after.saved.values(), after.driver)
+    made = moving.checkpoint_of(A_WORKLOAD, after.saved.values(), after.driver, {})
     assert moving.restore_source(after, made, "older") == "s3://b/pod-1.tar"
 
 
@@ -186,7 +186,7 @@ def test_a_torn_set_is_never_restored() -> None:
 
     view = View(saved=DUMPED, pods=frozenset(move.pods))
     assert moving.progress(move, view, NOW) == []
-    assert moving.checkpoint_of(a_gang(2), DUMPED.values(), move.driver) is None
+    assert moving.checkpoint_of(a_gang(2), DUMPED.values(), move.driver, {}) is None
     assert moving.restore_source(move, None, "older") == "older"
 
 

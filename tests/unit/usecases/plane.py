@@ -140,7 +140,14 @@ class Plane:
         return Provision(*ports, self.pools, self.commands, self.clock, threads=Inline())  # type: ignore[arg-type]
 
     def migrate(self) -> Migrate:
-        return Migrate(self.workloads, self.migrations, self.archives, self.timeline, self.clock)
+        return Migrate(
+            self.workloads,
+            self.migrations,
+            self.archives,
+            self.timeline,
+            self.nodes,
+            self.clock,
+        )
 
     def weigh(self) -> Weigh:
         return Weigh(self.nodes, self.migrations, self.clock)

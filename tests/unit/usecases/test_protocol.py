@@ -86,6 +86,21 @@ def test_nothing_is_lost_or_doubled_when_victims_are_saved(members: int) -> None
     assert saved, "nobody was saved before it gave way: the runs prove nothing"
 
 
+@pytest.mark.parametrize("members", [1, 3])
+def test_what_cannot_be_restored_stops_nobody(members: int) -> None:
+    """Of archives from which nothing starts no workload fails, and none waits behind them."""
+    unusable = 0
+    for seed in range(SEEDS // 3):
+        world = World(seed, machines_end=True, queues=(queue("a", 6),), damage=0.5)
+        for number in range(2):
+            world.submit(f"w{number}", "a", 1, mode="kubelet", members=members)
+        for _ in range(160):
+            world.step_of_a_gang()
+        world.settle()
+        unusable += world.damage_seen
+    assert unusable, "every archive could be restored: the runs prove nothing"
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_no_job_is_claimed_before_its_checks_said_ready(block: int) -> None:
     most = 0

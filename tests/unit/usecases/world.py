@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice.core.accounts.recovery import RESTORE
 from sluice.core.clusters.observation import Seen
 from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
@@ -214,6 +215,8 @@ class World:
     queues: tuple[dict[str, Any], ...] = (queue("a", 2), queue("b", 1))
     machines_end: bool = False
     checked: bool = False
+    damage: float = 0.0
+    """How likely an archive is one from which nothing starts."""
     lingering: float = 0.3
     dice: random.Random = field(init=False)
     running_seen: int = 0
@@ -221,6 +224,7 @@ class World:
     restored_seen: int = 0
     last_dumps_seen: int = 0
     victims_saved_seen: int = 0
+    damage_seen: int = 0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -294,7 +298,7 @@ class World:
     def migrate(self, fragile: Any = lambda port: port) -> Migrate:
         return Migrate(
             fragile(self.workloads), fragile(self.migrations), self.archives, self.timeline,
-            self.clock,
+            self.nodes, self.clock,
         )  # fmt: skip
 
     def weigh(self, fragile: Any = lambda port: port) -> Weigh:
@@ -441,7 +445,7 @@ class World:
         if index is None:
             uri = f"s3://bucket/{order}/{metadata['name']}.tar"
             self.saved_seen.add(uri)
-            return uri
+            return self.perhaps_damaged(uri)
         owner, generation = (
             metadata["labels"][f"sluice.dev/{n}"] for n in ("workload", "generation")
         )
@@ -450,7 +454,12 @@ class World:
         saved.add(index)
         if len(saved) == sum(s.count for s in self.workloads.rows[owner].pod_sets):
             self.saved_seen.add(folder)
-        return f"{folder}{metadata['name']}.tar"
+        return self.perhaps_damaged(f"{folder}{metadata['name']}.tar")
+
+    def perhaps_damaged(self, uri: str) -> str:
+        if self.damage and self.dice.random() < self.damage:
+            self.kubernetes.damaged.add(uri)
+        return uri
 
     def check_sets(self) -> None:
         """No gang runs from half of a set, or from the halves of two."""
@@ -644,6 +653,9 @@ class World:
         assert len(running) == len(set(running)), f"seed {self.seed}: I3 two runs of one workload"
         self.moved_seen = sum(
             run["outcome"] == "migrate" for w in self.workloads.rows.values() for run in w.runs
+        )
+        self.damage_seen = sum(
+            run.get("why") == RESTORE for w in self.workloads.rows.values() for run in w.runs
         )
         self.last_dumps_seen = sum(
             bool(move.first and move.saved and move.saved != move.first)

@@ -162,7 +162,7 @@ def migrations() -> DynamoDBMigrations:
 def migrate() -> Migrate:
     from sluice.usecases.migrate import Migrate
 
-    return Migrate(workloads(), migrations(), archives(), timeline(), clock())
+    return Migrate(workloads(), migrations(), archives(), timeline(), nodes(), clock())
 
 
 @cache

@@ -478,6 +478,10 @@ class Migrations(Protocol):
         """
         ...
 
+    def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
+        """A generation could not start from a checkpoint; told again, it changes nothing."""
+        ...
+
     def drop(self, workload_id: str) -> None:
         """Every archive of a workload is to go; its checkpoints stay listed as removed."""
         ...

@@ -50,6 +50,9 @@ class DynamoDBMigrations:
     def keep(self, checkpoint: Checkpoint, *, retain: int, pinned: str = "") -> None:
         self._edit(checkpoint.workload, lambda old: old.keep(checkpoint, retain, pinned))
 
+    def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
+        self._edit(workload_id, lambda old: old.fail(source, generation, why))
+
     def drop(self, workload_id: str) -> None:
         self._edit(workload_id, lambda old: old.drop())
 

@@ -119,7 +119,8 @@ class Act:
             if workload.state is State.DISPATCHED:
                 return find(cluster, workload)
             terms = avoiding(bans, now, capacity_types(workload, kinds))
-            run = run_of(workload, flavors, terms, self.checkpoints)
+            cpu = self.migrate.cpu_of_source(workload)
+            run = run_of(workload, flavors, terms, self.checkpoints, cpu)
             return create(cluster, workload, manifests[workload.manifest_key], run)
 
         jobs = self.each(job_of, wanted)
@@ -212,6 +213,7 @@ def run_of(
     flavors: Mapping[str, ResourceFlavor],
     terms: Sequence[Mapping[str, Any]] = (),
     checkpoints: str = "",
+    cpu: str = "",
 ) -> Run:
     """One generation as it is to be rendered: counts, node labels and tolerations by pod set."""
     reservation = workload.reservation
@@ -228,6 +230,7 @@ def run_of(
         restore_from=workload.restore_from or None,
         node_selector_terms=terms,
         checkpoints=checkpoints,
+        cpu=cpu,
     )
 
 

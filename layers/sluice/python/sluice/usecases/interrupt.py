@@ -236,7 +236,7 @@ class Interrupt:
             lost = loss_of(row, notice.at, notice.kind.value, noticed=noticed)
             self.losses.record(name, lost)
         self.retire(cluster, row["node"])
-        self.order_replacements(name, cluster, notice, [each for each, _ in moving])
+        self.order_replacements(name, cluster, notice, moving, str(row.get("cpu", "")))
         if notice.kind in LOSSES:
             self.bury(cluster, at_risk, proven=notice.kind is Kind.TERMINATED)
         return tuple(each.workload.id for each, _ in moving)
@@ -361,9 +361,16 @@ class Interrupt:
                 cluster.delete("NodeClaim", "", metadata["name"], uid=metadata["uid"])
 
     def order_replacements(
-        self, name: str, cluster: Cluster, notice: Notice, moving: Sequence[AtRisk]
+        self,
+        name: str,
+        cluster: Cluster,
+        notice: Notice,
+        moving: Sequence[tuple[AtRisk, Migration]],
+        cpu: str,
     ) -> None:
         """One placeholder for each pod that loses its machine; the rest keep theirs.
+
+        On the same kind of CPU where processes are to go on; their last dump is of here, too.
 
         For those that leave spot for good, of the kind that they go to, if they have quota there:
         no machine is bought for who has to wait.
@@ -371,11 +378,12 @@ class Interrupt:
         now, bans = self.clock.now(), self.offerings.banned(name)
         leaving, wanted = dict[str, str](), list[Document]()
         if notice.kind in INTERRUPTIONS:
-            left = (each.workload for each in moving)
+            left = (each.workload for each, _ in moving)
             leaving = leaving_spot(left, self.catalog, self.pools, now)
         room = Room(configured(self.catalog.snapshot()).queues, self.ledgers)
-        for each in moving:
+        for each, move in moving:
             workload, places = each.workload, None
+            needed = cpu if move.driver in checkpointing.DUMPING else ""
             if flavor := leaving.get(workload.id):
                 places = room.placements(workload, flavor)
                 if places is None:
@@ -383,7 +391,7 @@ class Interrupt:
             terms = avoiding(bans, now, STEADY if places else ())
             for pod in each.pods:
                 place = places[pod["metadata"]["labels"][POD_SET]] if places else None
-                made = placeholder(pod, workload.id, workload.generation + 1, terms, place)
+                made = placeholder(pod, workload.id, workload.generation + 1, terms, place, needed)
                 wanted.append(made)
         list(self.pool.map(cluster.create, wanted))
 

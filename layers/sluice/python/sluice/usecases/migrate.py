@@ -12,8 +12,9 @@ from sluice.core.intake.replacement import NAMESPACE, PLACEHOLDER, ready
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload, after
-from sluice.core.moves import checkpointing, gangs, migration, yielding
+from sluice.core.moves import checkpointing, gangs, migration, restoring, yielding
 from sluice.core.moves.checkpointing import Action, Checkpoint
 from sluice.core.moves.interruption import Kind
 from sluice.core.moves.marks import (
@@ -30,7 +31,16 @@ from sluice.core.moves.marks import (
 from sluice.core.moves.migration import Migration, Saved, Step, View, migration_id
 from sluice.core.values.reasons import Reason
 from sluice.errors import SluiceError
-from sluice.ports import Archives, Clock, Cluster, Document, Migrations, Timeline, Workloads
+from sluice.ports import (
+    Archives,
+    Clock,
+    Cluster,
+    Document,
+    Migrations,
+    Nodes,
+    Timeline,
+    Workloads,
+)
 from sluice.usecases.stopping import pods_of, stop
 
 MOST_PIECES = 512
@@ -50,6 +60,7 @@ class Migrate:
     migrations: Migrations
     archives: Archives
     timeline: Timeline
+    nodes: Nodes
     clock: Clock
 
     def __call__(
@@ -117,9 +128,10 @@ class Migrate:
         One that `leaves` takes over the checkpoint only. False while it has to wait.
         """
         now, until = self.clock.now(), 0
+        if restoring.unusable(workload):
+            self.note_failure(workload)
         kept = self.migrations.checkpoints(workload.id)
-        newest = checkpointing.newest(kept, gangs.members(workload))
-        last = newest.source if newest else workload.restore_from
+        last = restoring.next_source(workload, kept, gangs.members(workload))
         account: dict[str, Any] = {}
         if record is not None:
             made = self.keep_dump(workload, record)
@@ -131,6 +143,9 @@ class Migrate:
             account = migration.account(record, workload, good_at(source, kept))
         else:
             source = last
+            if restoring.unusable(workload):
+                self.tell_next(workload, source, now)
+                account = restoring.account(workload, source, kept)
         if leaves and record is not None and record.kind in INTERRUPTIONS:
             why = "it lost spot machines too often: back in its queue, on-demand flavors first"
             intent = Intent(
@@ -151,6 +166,21 @@ class Migrate:
             self.advance(workload, migration.restoring(record, source, now))
         return moved
 
+    def note_failure(self, workload: Workload) -> None:
+        """Before the successor's source is chosen: a crash between repeats it."""
+        why = workload.intent.message if workload.intent else ""
+        source, generation = workload.restore_from, workload.generation
+        self.migrations.fail(workload.id, source, generation, why)
+
+    def tell_next(self, workload: Workload, source: str, now: int) -> None:
+        why = workload.intent.message if workload.intent else ""
+        if source == workload.restore_from:
+            what = "it is tried once more"
+        else:
+            what = f"generation {workload.generation + 1} starts from {source or 'the beginning'}"
+        text = f"could not start from {workload.restore_from}: {what}; {why}"
+        self.timeline.append([Happening(workload, now, "RestoreFailed", text)])
+
     def pause(self, workload: Workload) -> None:
         """Say once why it does not run; `observe` asks again every few seconds."""
         if workload.reason.get("code") != Reason.BACKOFF_UNTIL:
@@ -162,9 +192,8 @@ class Migrate:
         """Enter what a move has saved in the catalogue; None if there is nothing to start from."""
         if record.stage is not migration.Stage.DUMPED:
             return None
-        made = migration.checkpoint_of(
-            workload, record.saved.values(), record.driver, record.dumped_at or record.first_at
-        )
+        at = record.dumped_at or record.first_at
+        made = self.made(workload, record.saved.values(), record.driver, at)
         return made if made is not None and self.keep(workload, made) else None
 
     def keep_early(self, workload: Workload, step: migration.Advance) -> None:
@@ -178,10 +207,32 @@ class Migrate:
         if not saved:
             return
         at = step.set.get("dumped_at") or step.set["first_at"]
-        made = migration.checkpoint_of(workload, saved.values(), step.before.driver, at)
+        made = self.made(workload, saved.values(), step.before.driver, at)
         if made is not None and self.keep(workload, made) and yields:
             account = yielding.account(workload, saved.values(), made)
             self.workloads.apply([lifecycle.accounted(workload, account)])
+
+    def made(
+        self,
+        workload: Workload,
+        saved: Iterable[Saved],
+        driver: CheckpointMode,
+        otherwise_at: int = 0,
+    ) -> Checkpoint | None:
+        """With the CPUs on which it can go on."""
+        cpus = {row["node"]: row.get("cpu", "") for row in self.nodes.of(workload.cluster)}
+        return migration.checkpoint_of(workload, saved, driver, cpus, otherwise_at)
+
+    def cpu_of_source(self, workload: Workload) -> str:
+        """On which machines a run can start from its checkpoint; empty: on any.
+
+        The members of a gang are told one by one (usecases.parts).
+        """
+        dumped = checkpointing.mode(workload.options) in checkpointing.DUMPING
+        if not (workload.restore_from and dumped):
+            return ""
+        kept = self.migrations.checkpoints(workload.id)
+        return next((each.cpu for each in kept if each.source == workload.restore_from), "")
 
     def keep(self, workload: Workload, made: Checkpoint) -> bool:
         """Whether the catalogue names it now: only then is it there as a whole."""
@@ -229,7 +280,7 @@ class Migrate:
         answers = [answer_to(order, each) for each in pods if job_status.running_pod(each)]
         parts = [each for each in answers if isinstance(each, Saved) and each.uri]
         driver = checkpointing.mode(workload.options)
-        made = migration.checkpoint_of(workload, parts, driver)
+        made = self.made(workload, parts, driver)
         if made is not None and self.keep(workload, made):
             detail = {"uri": made.uri, "bytes": made.size}
             self.timeline.append(

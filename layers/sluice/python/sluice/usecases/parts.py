@@ -13,6 +13,7 @@ from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
 from sluice.core.moves import gangs
 from sluice.core.moves.checkpointing import Checkpoint, Part
+from sluice.core.moves.compatibility import node_labels
 from sluice.core.moves.marks import RESTORE_DIGEST, RESTORE_FROM
 from sluice.core.values.reasons import Reason
 from sluice.ports import Cluster, Document, Migrations, Workloads
@@ -37,8 +38,8 @@ class HandOut:
         if found is None or not names_all(found, waiting):
             what = "is not in its catalogue any more" if found is None else "lacks one of its pods"
             why = f"the set {source} {what}, so none of them is started"
-            failed = Intent(IntentKind.FAIL, Reason.RESTORING_CHECKPOINT, why)
-            self.workloads.apply([lifecycle.reclaim(workload, failed)])
+            unusable = Intent(IntentKind.MIGRATE, Reason.CHECKPOINT_UNUSABLE, why)
+            self.workloads.apply([lifecycle.reclaim(workload, unusable)])
             return
         make_room(cluster, workload)
         parts = {part.name: part for part in found.parts}
@@ -62,6 +63,8 @@ def released(pod: Document, part: Part) -> Document:
     gates = [gate for gate in spec["schedulingGates"] if gate["name"] != gangs.GATE]
     marks = {RESTORE_FROM: part.source, RESTORE_DIGEST: part.digest}
     change: Document = {"schedulingGates": gates}
+    if labels := node_labels(part.cpu):
+        change["nodeSelector"] = {**labels, **(spec.get("nodeSelector") or {})}
     if part.image:
         change["containers"] = with_image(spec["containers"], part.image)
     return {

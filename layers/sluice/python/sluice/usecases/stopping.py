@@ -5,6 +5,7 @@ from __future__ import annotations
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.workload import Change, Workload
+from sluice.core.moves.restoring import why_not_restored
 from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document
 
@@ -32,7 +33,7 @@ def stop(
         return lifecycle.gone(workload) if not pods_of(cluster, workload) else None
     ended = job_status.outcome(job)
     metadata = job["metadata"]
-    if ended and workload.uid and not job_status.ended_by_deletion(job):
+    if ended and workload.uid and is_its_own_end(cluster, workload, job):
         return lifecycle.finish(workload, ended, now)
     if not metadata.get("deletionTimestamp"):
         cluster.delete(workload.kind, workload.namespace, metadata["name"], uid=metadata["uid"])
@@ -49,6 +50,13 @@ def stop(
             if given > grace_seconds:
                 remove(cluster, pod, grace_seconds=max(1, grace_seconds))
     return None
+
+
+def is_its_own_end(cluster: Cluster, workload: Workload, job: Document) -> bool:
+    """Neither our deletion nor a checkpoint from which it could not start made the Job end."""
+    if job_status.ended_by_deletion(job):
+        return False
+    return not why_not_restored(workload, job, all_pods_of(cluster, workload))
 
 
 def remove(cluster: Cluster, pod: Document, *, grace_seconds: int) -> None:

@@ -4,12 +4,13 @@ An account is what the end of a run that was interrupted writes into it, whether
 with its quota or went back to its queue for a machine that stays: `node`, `instance`,
 `why`, `interrupted_at`, `stopped_at`, `lost_ms` unless only the application knows it, and the
 prices of the workload's share of the machine, `usd_per_hour` and `on_demand_usd_per_hour`, where
-they are known.
+they are known. One that could not start from its checkpoint has `why` "restore", and `back_to` if
+an older one counts instead: when that was taken (epoch ms), 0 for the beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -18,6 +19,8 @@ from sluice.core.lifecycle.workload import IntentKind, Workload
 from sluice.core.moves.interruption import Kind
 
 HOUR_MS: Final = 3_600_000
+RESTORE: Final = "restore"
+_NO_LOSS: Final = frozenset({RESTORE, Kind.REQUEST.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +45,34 @@ def has_moved(run: Mapping[str, Any]) -> bool:
 
 
 def interruptions(workload: Workload) -> int:
-    """How often it had to move; a move that its user asked for is none."""
-    return sum(has_moved(run) and run.get("why") != Kind.REQUEST for run in workload.runs)
+    """How often it lost its machine; neither a user's wish nor a bad checkpoint takes one away."""
+    return sum(has_moved(run) and run.get("why") not in _NO_LOSS for run in workload.runs)
+
+
+def undone(runs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The runs, with what was thrown away later by going back to an older checkpoint as lost."""
+    found = list[Mapping[str, Any]]()
+    back_to: int | None = None
+    for run in reversed(list(runs)):
+        if back_to is None or not run.get("started_at"):
+            found.append(run)
+        else:
+            ended = int(run.get("stopped_at") or run["ended_at"])
+            vain = min(ran_ms(run), max(0, ended - back_to))
+            found.append({**run, "lost_ms": max(vain, int(run.get("lost_ms", 0)))})
+        if "back_to" in run:
+            back_to = min(int(run["back_to"]), int(run["back_to"]) if back_to is None else back_to)
+    return found[::-1]
 
 
 def recovery(workload: Workload) -> Recovery:
-    moved = [run for run in workload.runs if has_moved(run)]
+    moved = [run for run in undone(workload.runs) if has_moved(run)]
     now_running = {"started_at": workload.started_at}
     last = workload.runs[-1] if workload.runs else {}
     ended = last.get("generation") == workload.generation
     chain = [*workload.runs] if ended else [*workload.runs, now_running]
     return Recovery(
-        moves=len(moved),
+        moves=sum(run.get("why") != RESTORE for run in moved),
         lost_ms=sum(run.get("lost_ms", 0) for run in moved),
         untold=sum("lost_ms" not in run for run in moved),
         standstill_ms=sum(

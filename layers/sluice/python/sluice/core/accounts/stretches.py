@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from sluice.core.accounts.recovery import has_moved
+from sluice.core.accounts.recovery import has_moved, undone
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import (
     COMES_BACK,
@@ -99,7 +99,7 @@ class _Walk:
 
 
 def _runs(workload: Workload) -> Iterable[Mapping[str, Any]]:
-    yield from workload.runs
+    yield from undone(workload.runs)
     if workload.state in ON_CLUSTER:
         yield present_run(workload)
 

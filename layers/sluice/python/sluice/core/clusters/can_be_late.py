@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from sluice.core.accounts.recovery import undone
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import IntentKind, Workload
 
@@ -66,7 +67,7 @@ def race_of(workload: Workload, now: int) -> Race | None:
         return None
     checkpoint = workload.options.get("checkpoint") or {}
     mode = checkpoint.get("mode", CheckpointMode.NONE)
-    kept = sum(_kept(run, mode) for run in workload.runs)
+    kept = sum(_kept(run, mode) for run in undone(workload.runs))
     match mode:
         case CheckpointMode.NONE:
             unsaved = work

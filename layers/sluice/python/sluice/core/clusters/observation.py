@@ -12,9 +12,11 @@ from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload
 from sluice.core.moves.checkpointing import DUMPING, mode
+from sluice.core.moves.compatibility import cpu_of
 from sluice.core.moves.gangs import waits_for_part
 from sluice.core.moves.interruption import epoch_ms
 from sluice.core.moves.marks import LEAVING, marks_on
+from sluice.core.moves.restoring import why_not_restored
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.quantity import parse_quantity
 from sluice.core.values.reasons import Reason
@@ -125,7 +127,12 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
         return
     pods = seen.pods_of(workload.id, workload.generation)
     ended = job_status.outcome(job)
-    if ended is not None:
+    if why := why_not_restored(workload, job, pods):
+        if workload.state is State.DISPATCHED:
+            intent = Intent(IntentKind.MIGRATE, Reason.CHECKPOINT_UNUSABLE, why)
+            machine = machines.held(pods, seen.inventory, workload.machine)
+            yield lifecycle.noting(lifecycle.reclaim(workload, intent), machine)
+    elif ended is not None:
         # Whatever the record said when it was read: the Job may have been deleted since.
         obeyed = job_status.ended_by_deletion(job)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
@@ -295,6 +302,7 @@ def node_row(node: Document, now: int) -> Document | None:
         "allocatable": dict((node.get("status") or {}).get("allocatable") or {}),
         "ready": ready,
         "reservation": labels.get("karpenter.k8s.aws/capacity-reservation-id", ""),
+        "cpu": cpu_of(labels),
         "checkpoint": labels.get(CHECKPOINT, ""),
         "checkpoint_reason": (metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
         "seen_at": now,

@@ -13,6 +13,7 @@ from sluice.core.kinds.tenants import PodSecurity
 from sluice.core.lifecycle.options import CheckpointMode, FailureAction
 from sluice.core.moves import gangs
 from sluice.core.moves import marks as known_marks
+from sluice.core.moves.compatibility import node_labels
 from sluice.core.values.identity import job_name, volume_name
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class Run:
 
     `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
     alternatives for required node affinity, such as those that avoid quarantined offerings.
-    `checkpoints` is the address (`s3://BUCKET/PREFIX/`) below which node agents store them.
+    `checkpoints` is the address (`s3://BUCKET/PREFIX/`) below which node agents store them; `cpu`
+    is what its checkpoint can be restored on (core.moves.compatibility).
     """
 
     id: str
@@ -88,6 +90,7 @@ class Run:
     restore_from: str | None = None
     node_selector_terms: Sequence[Mapping[str, Any]] = ()
     checkpoints: str = ""
+    cpu: str = ""
 
 
 def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
@@ -215,8 +218,9 @@ def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
     pod["terminationGracePeriodSeconds"] = min(max(grace, asked), MAX_GRACE_SECONDS)
     if account := security.get("service_account"):
         pod["serviceAccountName"] = account
-    if placement.node_labels:
-        pod["nodeSelector"] = dict(placement.node_labels)
+    # A flavor that names its CPUs has decided already.
+    if labels := {**node_labels(run.cpu), **placement.node_labels}:
+        pod["nodeSelector"] = labels
     if placement.tolerations:
         pod["tolerations"] = [dict(each) for each in placement.tolerations]
     if run.node_selector_terms:

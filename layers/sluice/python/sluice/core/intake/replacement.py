@@ -8,6 +8,7 @@ from typing import Any, Final
 from sluice.core.intake.rendering import Placement
 from sluice.core.kinds.requests import pod_requests
 from sluice.core.lifecycle.job_status import stuck
+from sluice.core.moves.compatibility import node_labels
 
 Document = dict[str, Any]
 
@@ -25,11 +26,13 @@ def placeholder(
     generation: int,
     terms: Sequence[Mapping[str, Any]],
     instead: Placement | None = None,
+    cpu: str = "",
 ) -> Document:
     """A pod of the same size and demands that orders a node before the real pod may exist.
 
     It has less priority than anything and is deleted when its successor is started. `instead` is
-    where the successor will run if that is another kind of node.
+    where the successor will run if that is another kind of node; `cpu` what its processes need to
+    go on (core.moves.compatibility), if they are saved.
     """
     spec = pod["spec"]
     requests = pod_requests(spec, [], "")
@@ -58,9 +61,9 @@ def placeholder(
             }
         ],
     }
-    selector = instead.node_labels if instead else spec.get("nodeSelector")
-    if selector:
-        made["nodeSelector"] = dict(selector)
+    asked = instead.node_labels if instead else spec.get("nodeSelector") or {}
+    if selector := {**node_labels(cpu), **asked}:
+        made["nodeSelector"] = selector
     tolerated = instead.tolerations if instead else spec.get("tolerations") or ()
     if tolerations := [dict(t) for t in tolerated if not _added_by_kubernetes(t)]:
         made["tolerations"] = tolerations

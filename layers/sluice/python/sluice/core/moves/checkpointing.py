@@ -21,6 +21,8 @@ FREEZE_MS: Final = 500
 LISTED: Final = 100
 DUMPING: Final = frozenset({CheckpointMode.KUBELET, CheckpointMode.CEDANA})
 """Drivers that save processes rather than ask the application."""
+TRIES: Final = 2
+"""How many runs may fail to start from a checkpoint before it counts as unusable."""
 KEPT: Final = 3
 """Checkpoints of a workload that stay listed, unless it asks for another number."""
 
@@ -64,6 +66,8 @@ class Part:
     """SHA-256 of the archive in hexadecimal."""
     node: str = ""
     image: str = ""
+    cpu: str = ""
+    """Which machines its processes can go on at (core.moves.compatibility)."""
 
     @property
     def source(self) -> str:
@@ -78,6 +82,7 @@ class Part:
             "digest": self.digest,
             "node": self.node,
             "image": self.image,
+            "cpu": self.cpu,
         }
 
 
@@ -101,6 +106,14 @@ class Checkpoint:
     removed: bool = False
     """Its archive is gone or going, since its workload has succeeded; the line stays."""
     parts: tuple[Part, ...] = ()
+    cpu: str = ""
+    failed: tuple[int, ...] = ()
+    """The generations that could not start from it; `failure` is why, of the last of them."""
+    failure: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return len(self.failed) < TRIES
 
     @property
     def source(self) -> str:
@@ -110,7 +123,7 @@ class Checkpoint:
     @property
     def pieces(self) -> tuple[Part, ...]:
         """The archives and images that it consists of."""
-        return self.parts or (Part("", self.uri, self.size, "", self.node, self.image),)
+        return self.parts or (Part("", self.uri, self.size, "", self.node, self.image, self.cpu),)
 
     @property
     def heaviest(self) -> int:
@@ -123,28 +136,36 @@ class Checkpoint:
 
     def row(self) -> dict[str, Any]:
         parts = {"parts": [part.row() for part in self.parts]} if self.parts else {}
-        return parts | {
-            "generation": self.generation,
-            "uri": self.uri,
-            "at": self.at,
-            "driver": self.driver.value,
-            "size": self.size,
-            "took_ms": self.took_ms,
-            "parent": self.parent,
-            "node": self.node,
-            "image": self.image,
-            "removed": self.removed,
-        }
+        failed = {"failed": list(self.failed), "failure": self.failure} if self.failed else {}
+        return (
+            parts
+            | failed
+            | {
+                "generation": self.generation,
+                "uri": self.uri,
+                "at": self.at,
+                "driver": self.driver.value,
+                "size": self.size,
+                "took_ms": self.took_ms,
+                "parent": self.parent,
+                "node": self.node,
+                "image": self.image,
+                "removed": self.removed,
+                "cpu": self.cpu,
+            }
+        )
 
 
 def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
     parts = tuple(Part(**part) for part in row.get("parts", ()))
-    return Checkpoint(workload, **{**row, "driver": CheckpointMode(row["driver"]), "parts": parts})
+    failed = tuple(row.get("failed", ()))
+    typed = {"driver": CheckpointMode(row["driver"]), "parts": parts, "failed": failed}
+    return Checkpoint(workload, **{**row, **typed})
 
 
 def newest(checkpoints: Iterable[Checkpoint], members: int) -> Checkpoint | None:
     """The last one that a run of so many pods can start from: a gang from a whole set only."""
-    fitting = (each for each in checkpoints if len(each.pieces) == members)
+    fitting = (each for each in checkpoints if each.usable and len(each.pieces) == members)
     return next(iter(retained(fitting, 1)), None)
 
 
@@ -153,11 +174,16 @@ def retained(
 ) -> list[Checkpoint]:
     """The newest ones, newest first, one for each place: a repeated report adds nothing.
 
-    The one whose source is `pinned` stays too, however old.
+    What no run could start from comes last, and so leaves first. The one whose source is `pinned`
+    stays too, however old.
     """
-    newest = sorted(checkpoints, key=lambda each: (each.generation, each.at), reverse=True)
+    newest = sorted(checkpoints, key=_worth, reverse=True)
     places = list({each.uri: each for each in reversed(newest)}.values())[::-1]
     return places[:keep] + [each for each in places[keep:] if pinned and each.source == pinned]
+
+
+def _worth(checkpoint: Checkpoint) -> tuple[bool, int, int]:
+    return checkpoint.usable, checkpoint.generation, checkpoint.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +196,17 @@ class Catalogue:
     def keep(self, checkpoint: Checkpoint, retain: int, pinned: str) -> Catalogue:
         if any(each.uri == checkpoint.uri for each in self.dropped):
             return self  # a late report of one that has left already
-        known = {each.uri: each for each in (*self.kept, checkpoint)}
+        known = {each.uri: each for each in self.kept}
+        if before := known.get(checkpoint.uri):
+            checkpoint = replace(checkpoint, failed=before.failed, failure=before.failure)
+        known[checkpoint.uri] = checkpoint
         kept = tuple(retained(known.values(), retain, pinned))
         left = [each for uri, each in known.items() if uri not in {one.uri for one in kept}]
         return Catalogue(kept, (*self.dropped, *left))
+
+    def fail(self, source: str, generation: int, why: str) -> Catalogue:
+        """A run could not start from it; told again, it changes nothing."""
+        return replace(self, kept=tuple(_failed(c, source, generation, why) for c in self.kept))
 
     def drop(self) -> Catalogue:
         """All archives are to go; the lines stay, for the lineage."""
@@ -184,6 +217,12 @@ class Catalogue:
     def forget(self, removed: Iterable[Checkpoint]) -> Catalogue:
         places = {each.uri for each in removed}
         return Catalogue(self.kept, tuple(e for e in self.dropped if e.uri not in places))
+
+
+def _failed(checkpoint: Checkpoint, source: str, generation: int, why: str) -> Checkpoint:
+    if checkpoint.source != source or generation in checkpoint.failed:
+        return checkpoint
+    return replace(checkpoint, failed=(*checkpoint.failed, generation), failure=why)
 
 
 def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:

@@ -80,9 +80,15 @@ class Saved:
 
 
 def checkpoint_of(
-    workload: Workload, saved: Iterable[Saved], driver: CheckpointMode, otherwise_at: int = 0
+    workload: Workload,
+    saved: Iterable[Saved],
+    driver: CheckpointMode,
+    cpus: Mapping[str, str],
+    otherwise_at: int = 0,
 ) -> Checkpoint | None:
     """What the catalogue is to remember of a pod, or of all the members of a gang.
+
+    `cpus`: node → its CPU (core.moves.compatibility), as far as it is known.
 
     None unless the members are as many as the workload has, each another one, and all of one order.
     A set is as old as its oldest part, and took as long as its slowest.
@@ -92,14 +98,24 @@ def checkpoint_of(
         return None
     (first, *others) = every
     uri, size, image, node = first.uri, first.size, first.image, first.node
+    cpu = cpus.get(node, "")
     parts: tuple[Part, ...] = ()
     if others:
         uri, size = gangs.address(one.uri for one in every), sum(one.size for one in every)
-        image = node = ""
+        image = node = cpu = ""
         if not uri or len({one.part for one in every} - {""}) != len(every):
             return None
         parts = tuple(
-            Part(one.part, one.uri, one.size, one.digest, one.node, one.image) for one in every
+            Part(
+                one.part,
+                one.uri,
+                one.size,
+                one.digest,
+                one.node,
+                one.image,
+                cpus.get(one.node, ""),
+            )
+            for one in every
         )
     return Checkpoint(
         workload.id,
@@ -113,6 +129,7 @@ def checkpoint_of(
         node,
         image,
         parts=parts,
+        cpu=cpu,
     )
 
 

@@ -68,6 +68,7 @@ class Reason(StrEnum):
     ADMISSION_CHECK = "HELD:AdmissionCheck"
     WAITING_FOR_REPLACEMENT = "RECOVERY:WaitingForReplacement"
     RESTORING_CHECKPOINT = "RECOVERY:RestoringCheckpoint"
+    CHECKPOINT_UNUSABLE = "RECOVERY:CheckpointUnusable"
     BACKOFF_UNTIL = "RECOVERY:BackoffUntil"
     CLUSTER_UNREACHABLE = "PLATFORM:ClusterUnreachable"
     CLUSTER_LOST = "RECOVERY:ClusterLost"
@@ -225,6 +226,10 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "Its node is going away; a replacement is being started.",
     ),
     Reason.RESTORING_CHECKPOINT: (Action.WAIT, "It is being restored from its last checkpoint."),
+    Reason.CHECKPOINT_UNUSABLE: (
+        Action.WAIT,
+        "It could not start from its checkpoint: one more try, then an older one counts.",
+    ),
     Reason.BACKOFF_UNTIL: (
         Action.WAIT,
         "It was interrupted or failed, and is tried again after a pause.",
