@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from cli.app import App
 
 
-def _failure(row: Row) -> str:
-    """Of how many runs that could not start from it, and why."""
+def _address(row: Row) -> str:
+    """Where it lies; and how often a run could not start from it, and why."""
+    if row["removed"]:
+        return "removed"
     times = len(row.get("failed", ()))
-    return f"{times}×: {row['failure']}" if times else ""
+    return f"{row['uri']} (failed {times}×: {row['failure']})" if times else str(row["uri"])
 
 
 COLUMNS = (
@@ -30,8 +32,7 @@ COLUMNS = (
     Column("NODE", lambda row: row["node"] or _several(row)),
     Column("CPU", lambda row: row.get("cpu", ""), wide=True),
     Column("FROM", lambda row: row["from"]),
-    Column("ADDRESS", lambda row: "removed" if row["removed"] else row["uri"]),
-    Column("FAILED", _failure),
+    Column("ADDRESS", _address),
 )
 
 

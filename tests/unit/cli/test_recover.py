@@ -115,6 +115,16 @@ def test_checkpoints_tell_their_lineage_newest_first() -> None:
     ]  # fmt: skip
 
 
+def test_a_checkpoint_from_which_a_run_could_not_start_says_why() -> None:
+    terminal, workload_id = a_terminal()
+    made = saves(terminal, workload_id, 1)
+    terminal.plane.migrations.fail(workload_id, made.source, 1, "StartError: another CPU")
+
+    table = terminal("checkpoints", workload_id).stdout
+
+    assert "s3://b/checkpoints/1.tar (failed 1×: StartError: another CPU)" in table
+
+
 def test_the_parts_of_the_newest_set_are_shown_below() -> None:
     terminal, workload_id = a_terminal()
     folder = "s3://b/checkpoints/w/0/move-0/"
