@@ -94,7 +94,7 @@ def test_one_member_that_cannot_be_dumped_leaves_the_whole_gang_with_a_signal(
     for _ in ("first", "last"):
         for index in MEMBERS:
             if index == broken:
-                say(town, index, error="Connected TCP socket")
+                say(town, index, error="no space left")
             else:
                 say(town, index)
         town.pass_quietly(20)
@@ -105,7 +105,7 @@ def test_one_member_that_cannot_be_dumped_leaves_the_whole_gang_with_a_signal(
 
     town.runs_once_more("w")
     assert town.migrations.checkpoints("w") == []
-    move, error = town.migrations.rows["w#0"], f"w-w-g0-{broken}-pod: Connected TCP socket"
+    move, error = town.migrations.rows["w#0"], f"w-w-g0-{broken}-pod: no space left"
     assert (move.first_error, move.error) == (error, error)
 
 
