@@ -1,6 +1,7 @@
 """The `kubelet` driver's whole path: order, kubelet, S3, image, registry, another node."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -41,7 +42,13 @@ RESTRICTED = {
 }
 
 
-def job(cluster: Cluster, script: str, workload: str, image: str = "python:3.11") -> str:
+def job(
+    cluster: Cluster,
+    script: str,
+    workload: str,
+    image: str = "python:3.11",
+    marks: Mapping[str, str] | None = None,
+) -> str:
     """A pod as Sluice renders it."""
     container = {
         "name": "main",
@@ -56,6 +63,7 @@ def job(cluster: Cluster, script: str, workload: str, image: str = "python:3.11"
         annotations={
             "sluice.dev/checkpoint-driver": "kubelet",
             "sluice.dev/checkpoint-to": f"s3://{BUCKET}/checkpoints/{workload}/1/",
+            **(marks or {}),
         },
     )
 
