@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
+from sluice.core.lifecycle.workload import State
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import AlreadyExists, Cluster, Document
+from sluice.usecases.act import start
 
 from tests.contract.aws import control_plane
+from tests.contract.aws.builders import a_workload
 from tests.fakes import FakeKubernetes
 
 NAMESPACE = "default"
@@ -152,6 +155,23 @@ def test_pods_of_a_started_job_carry_its_labels(cluster: Cluster) -> None:
     assert cluster.patch("Job", NAMESPACE, metadata["name"], patch)
 
     until("it has a pod", lambda: len(cluster.list("Pod", selector=mark)[0]) == 1)
+
+
+@pytest.mark.stack
+def test_who_has_set_the_fields_of_a_started_job_is_kept_no_more(real: KubernetesCluster) -> None:
+    job = made(real, a_job())
+    metadata = job["metadata"]
+    assert metadata["managedFields"]
+
+    start(real, a_workload(state=State.DISPATCHED, uid=metadata["uid"]), job)
+
+    def status() -> Any:
+        return (real.get("Job", NAMESPACE, metadata["name"]) or {})["status"]
+
+    until("its controller has written to it", lambda: status().get("active"))
+    started = real.get("Job", NAMESPACE, metadata["name"]) or {}
+    assert started["spec"]["suspend"] is False
+    assert "managedFields" not in started["metadata"]
 
 
 @pytest.mark.stack

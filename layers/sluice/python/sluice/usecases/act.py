@@ -249,5 +249,8 @@ def start(cluster: Cluster, workload: Workload, job: Document) -> None:
         return
     if was_moved(workload) and not gangs.is_set(workload.restore_from):
         make_room(cluster, workload)  # a gang's pods cannot be scheduled before they have parts
-    patch = {"metadata": {"uid": workload.uid}, "spec": {"suspend": False}}
+    # Who has set which of its fields is nearly half of a Job, worked out anew for each write to it
+    # until the list is emptied in this way; nobody asks, since a Job is never applied.
+    released = {"uid": workload.uid, "managedFields": [{}]}
+    patch = {"metadata": released, "spec": {"suspend": False}}
     cluster.patch(workload.kind, metadata["namespace"], metadata["name"], patch)
