@@ -12,7 +12,6 @@ from sluice.core.lifecycle.workload import Intent, IntentKind, State, change_int
 from sluice.core.moves.interruption import MOVE_REQUESTED, wish
 from sluice.core.moves.marks import DONE, LEAVING, ORDER, marks_on
 from sluice.ports import CatalogEdit
-from sluice.usecases.migrate import DUMPED_GRACE_SECONDS
 
 from tests.unit.migration.town import CrashingTown, Town
 from tests.unit.usecases.world import ROOT
@@ -176,22 +175,33 @@ def test_a_dump_that_takes_longer_than_others_are_to_wait_is_not_begun(town: Tow
     assert lines(town, "CheckpointDecided") == ["needs 126 s, has 60 s: signal"]
 
 
-def test_a_dump_that_fails_is_followed_by_sigterm_and_its_whole_grace(town: Town) -> None:
+@pytest.mark.parametrize(
+    ("saved", "deleted"), [(True, [("Job", None), ("Pod", 1)]), (False, [("Job", None)])]
+)
+def test_who_is_saved_has_a_second_of_grace_and_who_is_not_has_all_of_it(
+    town: Town, saved: bool, deleted: list[tuple[str, int | None]]
+) -> None:
     gives_way(town)
-    graces: list[int | None] = []
-    delete = town.kubernetes.delete
+    asked: list[tuple[str, int | None]] = []
 
-    def watched(*words: Any, **named: Any) -> None:
-        graces.append(named.get("grace_seconds"))
-        delete(*words, **named)
+    def slow(kind: str, namespace: str, name: str, **options: Any) -> bool:
+        asked.append((kind, options.get("grace_seconds")))
+        if kind == "Job":  # in the foreground: it goes when its pods are gone
+            job = town.kubernetes.objects[kind, namespace, name]
+            marked = {**job["metadata"], "deletionTimestamp": "now"}
+            town.kubernetes.objects[kind, namespace, name] = {**job, "metadata": marked}
+        return True
 
-    town.kubernetes.delete = watched  # type: ignore[method-assign]
-    answer(town, error="criu failed")
+    town.kubernetes.delete = slow  # type: ignore[method-assign]
+    if saved:
+        is_saved(town)
+    else:
+        answer(town, error="criu failed")
     town.obey("w")
 
-    assert town.kubernetes.running() == []
-    assert DUMPED_GRACE_SECONDS not in graces
-    assert lines(town, "CheckpointFailed") == ["criu failed"]
+    assert asked == deleted
+    assert lines(town, "CheckpointFailed") == ([] if saved else ["criu failed"])
+    assert not town.row("w").gone, "its pod is not proven gone"
 
 
 def test_the_seconds_of_the_dump_are_the_victims_and_the_work_until_it_is_kept(
@@ -353,9 +363,14 @@ def test_a_gang_on_a_machine_that_nobody_has_counted_is_not_saved(town: Town) ->
     assert "the node cannot dump processes" in lines(town, "CheckpointDecided")[0]
 
 
-def test_a_pod_that_does_not_run_just_now_has_nothing_to_save(town: Town) -> None:
+@pytest.mark.parametrize("marked", [{"deletionTimestamp": "now"}, {}])
+def test_a_pod_that_is_told_to_go_or_does_not_run_has_nothing_to_save(
+    town: Town, marked: dict[str, str]
+) -> None:
     town.runs("w", "kubelet")
-    pod_of(town)["status"]["phase"] = "Pending"
+    pod = pod_of(town)
+    pod["metadata"] |= marked
+    pod["status"]["phase"] = "Running" if marked else "Pending"
 
     is_told_to_go(town)
 
