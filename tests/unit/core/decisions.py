@@ -147,9 +147,8 @@ def scheduled(dice: random.Random) -> Iterator[Plan | tuple[object, ...]]:
     yield tuple(scheduler.why(each) for each in scheduler.waiting_ids())
 
 
-def cycled(dice: random.Random) -> Cycle:
-    """A cycle over records: clusters, victims that stop for others, budgets."""
-    queues = catalog(dice)
+def recorded(dice: random.Random, queues: Catalog) -> Gathered:
+    """Records below the root: clusters, victims that stop for others, budgets."""
     names = list(queues.cluster_queues)
     sites = [
         Site(c, frozenset(dice.sample(FLAVORS, 4)), rates={f: {"cpu": (1, 1)} for f in FLAVORS})
@@ -195,7 +194,7 @@ def cycled(dice: random.Random) -> Cycle:
         cells = usage.setdefault(holder.cq, {})
         for key, amount in held_by(holder).items():
             cells[key] = cells.get(key, 0) + amount
-    gathered = Gathered(
+    return Gathered(
         root="root",
         usage=usage,
         releasing=[holder for holder in holders if holder.gone],
@@ -205,7 +204,12 @@ def cycled(dice: random.Random) -> Cycle:
         sites=sites,
         now=NOW,
     )
-    return decide(queues, gathered, dice.choice(POLICIES), of_all=True)
+
+
+def cycled(dice: random.Random) -> Cycle:
+    """A cycle over such records."""
+    queues = catalog(dice)
+    return decide(queues, recorded(dice, queues), dice.choice(POLICIES), of_all=True)
 
 
 def main() -> None:

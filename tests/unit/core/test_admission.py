@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from sluice.core.kinds.model import (
     Aging,
@@ -13,6 +15,7 @@ from sluice.core.kinds.model import (
     Preemption,
     StopPolicy,
 )
+from sluice.core.passes.cycle import run, schedule
 from sluice.core.scheduling.admission import Scheduler
 from sluice.core.values.reasons import Reason
 
@@ -31,6 +34,7 @@ from tests.unit.core.builders import (
     quota,
     running,
 )
+from tests.unit.core.decisions import POLICIES, catalog, recorded
 
 
 def test_one_pass_admits_every_head_that_fits_in_order_of_priority_then_age() -> None:
@@ -559,6 +563,46 @@ def test_reasons_distinguish_an_empty_cohort_from_an_own_limit() -> None:
 
     assert scheduler.run_pass(0, explain=True).refusals["waits"].reason is Reason.COHORT_EXHAUSTED
     assert alone.run_pass(0, explain=True).refusals["waits"].reason is Reason.NOMINAL_EXCEEDED
+
+
+def test_nobody_goes_first_while_the_next_pass_has_yet_to_look() -> None:
+    scheduler = a_scheduler(a_queue("q", 9), policy=Policy(heads_per_pass=1))
+    scheduler.enqueue(a_workload("first", "q"))
+    scheduler.enqueue(a_workload("second", "q", 2))
+
+    assert admitted(scheduler) == ["first"]
+    assert scheduler.why("second").reason is Reason.PENDING_EVALUATION
+
+
+def test_once_nothing_more_can_be_decided_what_is_kept_free_is_for_those_ahead() -> None:
+    scheduler = a_scheduler(
+        a_queue("strict", 2, cohort="c", strict=True), a_queue("b", 0, cohort="c")
+    )
+    scheduler.hold(running(a_workload("running", "strict", 1)))
+    scheduler.enqueue(a_workload("blocked", "strict", 2))
+    scheduler.enqueue(a_workload("kept-out", "b"))
+
+    assert admitted(scheduler) == []
+    assert not scheduler.has_candidates()
+    refusal = scheduler.why("kept-out")
+    assert refusal.reason is Reason.BEHIND_HIGHER
+    assert "ahead in the cohort" in refusal.message
+
+
+def test_once_a_cycle_is_over_nobody_waits_for_another_pass() -> None:
+    over = 0
+    for seed in range(40):
+        dice = random.Random(seed)
+        queues = catalog(dice)
+        seen = recorded(dice, queues)
+        scheduler = schedule(queues, seen, seen.usage, dice.choice(POLICIES))
+
+        reasons = {refusal.reason for refusal in run(scheduler, seen.now).refusals.values()}
+
+        if not scheduler.has_candidates():
+            over += 1
+            assert Reason.PENDING_EVALUATION not in reasons
+    assert over > 20
 
 
 def test_every_reason_has_an_action_and_a_sentence() -> None:

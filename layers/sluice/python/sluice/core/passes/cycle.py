@@ -200,7 +200,11 @@ def run(scheduler: Scheduler, now: int) -> Plan:
             {name: refusal for name, refusal in refusals.items() if name not in _admitted(more)}
             | {victim: _behind(step) for victim, step in undone.items()},
         )
-    return plan
+    told = {
+        name: scheduler.why(name) if refusal.reason is Reason.PENDING_EVALUATION else refusal
+        for name, refusal in plan.refusals.items()
+    }
+    return replace(plan, refusals=told)
 
 
 def _behind(step: PreemptionStep) -> Refusal:

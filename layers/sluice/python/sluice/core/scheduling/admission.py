@@ -215,6 +215,7 @@ class Scheduler:
             item[3],
             head=queue.head(self._books, self._now_ms),
             shares=self._shares if self._policy.fair_sharing is not None else None,
+            settled=not self.has_candidates(),
             now_ms=self._now_ms,
         )
         if first is not None:

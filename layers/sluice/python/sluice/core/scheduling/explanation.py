@@ -37,11 +37,13 @@ def explain(
     *,
     head: Line | None,
     shares: Shares | None,
+    settled: bool,
     now_ms: int,
 ) -> tuple[Reason, str]:
     """Why a workload in the order of its queue does not run as things stand.
 
-    `head` is the line that the queue would look at next; `shares` is given with fair sharing.
+    `head` is the line that the queue would look at next; `shares` is given with fair sharing;
+    `settled` says that another pass could decide nothing more.
     """
     blocked = queue.inactive or blocked_by(books, queue, workload)
     if blocked is None:
@@ -53,13 +55,20 @@ def explain(
                 blocked = (Reason.LOWER_SHARE, text)
     if blocked is None:
         blocked = _over_budget(books, queue, line, workload, now_ms)
-    return blocked or (Reason.BEHIND_HIGHER, _who_goes_first(books, queue, line, workload, head))
+    if blocked is None and (first := _who_goes_first(books, queue, line, workload, head)):
+        blocked = Reason.BEHIND_HIGHER, first
+    if blocked is None and not settled:
+        return Reason.PENDING_EVALUATION, "there is room for it; the next pass is to look at it"
+    kept = "kept free for a workload that is ahead in the cohort"
+    if sum(len(options) > 1 for each in line.shape.pod_sets for options in each.groups) > 1:
+        kept += ", or no combination of flavors that was tried holds all of its pods"
+    return blocked or (Reason.BEHIND_HIGHER, kept)
 
 
 def _who_goes_first(
     books: Books, queue: WaitingQueue, line: Line, workload: Workload, head: Line | None
-) -> str:
-    """Why a workload waits that would fit at this moment."""
+) -> str | None:
+    """Who goes before a workload that would fit at this moment; None if nobody in its queue."""
     future = shortfall(books.tree, queue.node, line.shape)
     if future is not None:
         return f"kept free for a preemptor: {future[1]}"
@@ -68,7 +77,7 @@ def _who_goes_first(
     front = line.front()
     if front is not None and front[2] != workload.id:
         return "equal workloads ahead of it go first"
-    return "kept free for a workload that is ahead in the cohort"
+    return None
 
 
 def blocked_by(books: Books, queue: WaitingQueue, workload: Workload) -> tuple[Reason, str] | None:

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     PENDING_CAP = "QUOTA:PendingCap"
     LOWER_SHARE = "FAIRSHARE:LowerShare"
     BEHIND_HIGHER = "PRIORITY:BehindHigher"
+    PENDING_EVALUATION = "PRIORITY:PendingEvaluation"
     WAITING_FOR_PREEMPTED = "PRIORITY:WaitingForPreempted"
     PREEMPTION_FUTILE = "PRIORITY:PreemptionFutile"
     INSUFFICIENT_INSTANCE = "CAPACITY:InsufficientInstance"
@@ -129,6 +130,7 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     ),
     Reason.LOWER_SHARE: (Action.WAIT, "A queue with a smaller share of the cohort goes first."),
     Reason.BEHIND_HIGHER: (Action.WAIT, "Workloads ahead of it in the order go first."),
+    Reason.PENDING_EVALUATION: (Action.WAIT, "There is room for it; the next pass looks at it."),
     Reason.WAITING_FOR_PREEMPTED: (
         Action.WAIT,
         "Its place is reserved; the workloads that yield to it have not stopped yet.",
