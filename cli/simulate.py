@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from sluice.core.kinds.document import DocumentError
 from sluice.core.values.quantity import parse_duration
-from sluice.simulation.engine import NeverAtRestError, Simulation
+from sluice.simulation.engine import Simulation
 from sluice.simulation.expectation import differences
 from sluice.simulation.report import report
+from sluice.simulation.roots import NeverAtRestError
 from sluice.simulation.scenario import parse_scenario
 
 from cli.errors import CommandError, RefusedError, UsageError

@@ -1,0 +1,202 @@
+"""The waiting side of a simulation: who is in a queue, held back, or waits for others to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sluice.core.lifecycle import dependencies, pending_policy
+from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle.workload import TERMINAL, State
+from sluice.core.passes import cycle
+from sluice.core.scheduling.plan import Refusal
+from sluice.core.values.reasons import Reason
+from sluice.simulation.agenda import Rank
+from sluice.simulation.outcome import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sluice.core.kinds.model import Workload
+    from sluice.core.lifecycle.workload import Workload as Submitted
+    from sluice.core.scheduling.admission import Plan
+    from sluice.simulation.agenda import Agenda
+    from sluice.simulation.asking import Asking
+    from sluice.simulation.job import Job
+    from sluice.simulation.outcome import Outcome
+    from sluice.simulation.roots import Root, Roots
+    from sluice.simulation.scenario import Scenario
+
+
+@dataclass(slots=True, eq=False)
+class Queueing:
+    """Everyone who waits. `waiting` are in their queues, `outside` were sent away for a while.
+
+    Records and what the scheduler saw are kept only of jobs with wishes, or below checks, budgets
+    and clusters.
+    """
+
+    scenario: Scenario
+    asking: Asking
+    agenda: Agenda
+    roots: Roots
+    outcome: Outcome
+    waiting: dict[str, None] = field(default_factory=dict)
+    records: dict[str, Submitted] = field(default_factory=dict)
+    seen: dict[str, Workload] = field(default_factory=dict)
+    outside: dict[str, Refusal] = field(default_factory=dict)
+    _blocked: dict[str, Job] = field(default_factory=dict)
+    _jobs: dict[str, Job] = field(init=False)
+    _targets: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        jobs = self.scenario.jobs
+        self._jobs = {job.workload.id: job for job in jobs}
+        wishes = [job.wishes for job in jobs if job.wishes is not None]
+        self._targets = {each.id for one in wishes for each in dependencies.of(one)}
+
+    def job(self, workload_id: str) -> Job:
+        return self._jobs[workload_id]
+
+    def plain(self, job: Job) -> bool:
+        """Whether the job is at any time what its scenario says."""
+        return self.asking.plain and job.wishes is None
+
+    def arrive(self, job: Job, now_ms: int) -> None:
+        if job.wishes is not None and job.wishes.blocked:
+            self._blocked[job.workload.id] = job
+            self._let_in(now_ms)
+        else:
+            self.queue(job, now_ms)
+
+    def queue(self, job: Job, now_ms: int) -> None:
+        """Lines the job up, with all that time alone may do to it."""
+        workload = job.workload
+        root = self.roots.of_queue[workload.cluster_queue]
+        root.arrivals.append(self.as_seen(job, now_ms))
+        if job.wishes is not None:
+            record, now = self.record(job), self.scenario.start_ms + now_ms
+            for at in self.asking.changes(record, now):
+                if at > now:
+                    self._review_at(at - self.scenario.start_ms, job, record.generation)
+        root.waiting += 1
+        self.waiting[workload.id] = None
+        self.roots.call(root)
+
+    def leave(self, job: Job, root: Root) -> None:
+        del self.waiting[job.workload.id]
+        root.waiting -= 1
+
+    def send_away(self, job: Job, refusal: Refusal, back_ms: int | None) -> None:
+        """Keeps a job out of its queue until then; None: for ever."""
+        self.outside[job.workload.id] = refusal
+        if back_ms is not None:
+            self.agenda.at(back_ms, Rank.WAKE, partial(self._come_back, job))
+
+    def _come_back(self, job: Job, now_ms: int) -> None:
+        del self.outside[job.workload.id]
+        self.queue(job, now_ms)
+
+    def ended(self, job: Job, now_ms: int, *, succeeded: bool) -> None:
+        """Lets those in who waited for its end."""
+        if job.workload.id in self._targets:
+            self.records[job.workload.id] = replace(
+                self.record(job), state=State.FINISHED, result={"succeeded": succeeded}
+            )
+        self._let_in(now_ms)
+
+    def _let_in(self, now_ms: int) -> None:
+        """Whoever waited for others that have ended, as the deployed system decides it."""
+        now = self.scenario.start_ms + now_ms
+        while self._blocked:
+            waiting = [self.record(job) for job in self._blocked.values()]
+            targets = {name: self.record(self._jobs[name]) for name in self._targets}
+            changes = list(dependencies.steps(waiting, targets, {}, now))
+            for change in changes:
+                job = self._blocked.pop(change.before.id)
+                self._change(job, change, now_ms)
+                if self.records[job.workload.id].state is State.PENDING:
+                    self.queue(job, now_ms)
+            if not changes:
+                return
+
+    def _change(self, job: Job, change: lifecycle.Change, now_ms: int) -> None:
+        """A waiting job's record becomes another one; an end is told."""
+        record = self.records[job.workload.id] = lifecycle.after(change)
+        if record.state in TERMINAL:
+            reason = record.reason
+            self.outcome.ended.append(
+                Ended(job, now_ms, record.state.value, reason["code"], reason["message"])
+            )
+
+    def _review_at(self, at_ms: int, job: Job, generation: int) -> None:
+        """Time makes something else of a waiting job, as long as its generation is this one."""
+        review = partial(self._review, job, generation)
+        self.agenda.at(at_ms, Rank.WAKE, review, partial(self._has_moved_on, job, generation))
+
+    def _has_moved_on(self, job: Job, generation: int) -> bool:
+        waits = job.workload.id in self.waiting
+        return not waits or self.record(job).generation != generation
+
+    def _review(self, job: Job, generation: int, now_ms: int) -> None:
+        """Its deadline has passed, its `pendingPolicy` acts, or it asks for something else."""
+        now = self.scenario.start_ms + now_ms
+        name, root = job.workload.id, self.roots.of_queue[job.workload.cluster_queue]
+        if root.committing is not None:
+            if all(each.workload != name for each in root.committing.admissions):
+                self._review_at(root.commits_at_ms, job, generation)
+            return
+        record = self.record(job)
+        changes = [cycle.expiry(record, now).change] if cycle.is_late(record, now) else []
+        if not changes and all(each.id != name for each in root.arrivals):
+            changes = list(pending_policy.steps([record], {name: root.scheduler.why(name)}, now))
+        for change in changes:
+            self._change(job, change, now_ms)
+        if self.records[name].state in TERMINAL:
+            self.leave(job, root)
+            root.arrivals = [each for each in root.arrivals if each.id != name]
+            root.gone.append(name)
+            self.roots.call(root)
+            self._let_in(now_ms)
+        elif (before := self.seen[name]) != (seen := self.as_seen(job, now_ms)):
+            # Who holds a place for it would lose it by asking again for the same.
+            root.arrivals = [each for each in root.arrivals if each is not before]
+            root.arrivals.append(seen)
+            self.roots.call(root)
+
+    def record(self, job: Job) -> Submitted:
+        return self.records.setdefault(
+            job.workload.id, job.wishes or job.record(self.scenario.start_ms)
+        )
+
+    def as_seen(self, job: Job, now_ms: int) -> Workload:
+        """The job in the scheduler's eyes at this moment."""
+        if self.plain(job):
+            return job.workload
+        now = self.scenario.start_ms + now_ms
+        seen = self.seen[job.workload.id] = self.asking.seen(job, self.record(job), now)
+        return seen
+
+    def placed(self, root: Root, plan: Plan, now_ms: int) -> Plan:
+        """The plan without those whom no cluster takes; they give their quota back at once."""
+        if not self.scenario.installation.clusters:
+            return plan
+        admissions, now = [], self.scenario.start_ms + now_ms
+        for admission in plan.admissions:
+            job = self._jobs[admission.workload]
+            gate = self.asking.place(self.record(job), admission.assignment, now)
+            if gate is None:
+                admissions.append(admission)
+                continue
+            root.scheduler.release(admission.workload, now)
+            root.scheduler.enqueue(replace(self.seen[admission.workload], gate=gate))
+        return replace(plan, admissions=tuple(admissions))
+
+    def outsiders(self) -> Iterator[tuple[Job, Refusal]]:
+        """Those who wait for others to end, or for a check to be asked again."""
+        for name, job in self._blocked.items():
+            told, queue = self.record(job).reason, job.workload.cluster_queue
+            yield job, Refusal(name, queue, Reason(told["code"]), told["message"], 0)
+        for name, refusal in self.outside.items():
+            yield self._jobs[name], refusal
