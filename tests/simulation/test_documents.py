@@ -50,6 +50,9 @@ def cluster_queue(version: str = "v1beta2", **spec: Any) -> Json:
     }
 
 
+HUGE = {"nominalQuota": "9223372036854775808m"}
+
+
 def flaws(*objects: Json) -> list[str]:
     with pytest.raises(DocumentError) as caught:
         parse_objects(objects)
@@ -158,6 +161,17 @@ def test_queues_and_classes_are_read_with_all_their_fields() -> None:
         ({"fairSharing": {"weight": "-1"}}, "spec.fairSharing.weight: '-1' must be at least 0"),
         ({"resourceGroups": {}}, "spec.resourceGroups: must be a list, not a map"),
         ({"stopPolicy": True}, "spec.stopPolicy: True is not one of"),
+        (
+            {
+                "resourceGroups": [
+                    {
+                        "coveredResources": ["cpu"],
+                        "flavors": [{"name": "f", "resources": [{"name": "cpu", **HUGE}]}],
+                    }
+                ]
+            },
+            "resources[0].nominalQuota: '9223372036854775808m' is more than any cluster has",
+        ),
         (
             {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
             "spec.preemption.borrowWithinCohort: needs reclaimWithinCohort",
@@ -502,6 +516,10 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
         ("a: {b: 1, b: 2}", "'b' occurs twice"),
         ("a: [1", r"line 2, column 1|line 1"),
         ("a: \x01", "special characters|unacceptable|control characters"),
+        ("[" * 50_000, "line 1, column 65: nested more than 64 deep; flatten"),
+        ("- " * 65 + "1", "line 1, column 129: nested more than 64 deep"),
+        ("{a: &a [[[1]]], b: " + "[" * 61 + "*a]", "column 81: nested more than 64 deep"),
+        ("a: &a\n  b: &b [*a]", r"line 2, column 10: \*a stands inside"),
     ],
 )
 def test_bad_yaml_names_the_place(text: str, message: str) -> None:

@@ -307,7 +307,8 @@ def test_messages_that_sqs_did_not_take_are_sent_again_and_only_those() -> None:
         ("bytes.yaml", b"metadata: {name: !!binary aGVsbG8=}", "JSON does not have"),
         ("nan.yaml", b"spec: {resources: {cpu: .nan}}", "JSON does not have"),
         ("deep.json", b"[" * 100_000, "nested too deeply"),
-        ("deep.yaml", b"[" * 5_000 + b"]" * 5_000, "nested too deeply"),
+        ("deep.yaml", b"spec: " + b"[" * 50_000, "line 1, column 70: nested more than 64 deep"),
+        ("within-itself.yaml", b"spec: &a [*a]", "line 1, column 11: *a stands inside"),
         ("twice.json", b'{"kind": "Job", "kind": "Job"}', "occurs twice"),
         (
             "bomb.yaml",

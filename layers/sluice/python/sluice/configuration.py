@@ -126,6 +126,8 @@ def load(path: Path | str = FILE_NAME) -> Configuration:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(str(path), [f"(file): correct the YAML: {error}"]) from error
+    except RecursionError as error:
+        raise ConfigurationError(str(path), ["(file): nested too deep; flatten it"]) from error
     return parse({} if document is None else document, source=str(path))
 
 

@@ -10,7 +10,12 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 
-from sluice.core.values.quantity import parse_decimal, parse_duration, parse_quantity
+from sluice.core.values.quantity import (
+    MAX_AMOUNT,
+    parse_decimal,
+    parse_duration,
+    parse_quantity,
+)
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -185,6 +190,9 @@ class Fields:
             return 0
         if amount < 0 and not signed:
             self.wrong(key, f"{value!r} is negative; the least is 0")
+            return 0
+        if abs(amount) > MAX_AMOUNT:
+            self.wrong(key, f"{value!r} is more than any cluster has; write less")
             return 0
         return amount
 

@@ -37,7 +37,7 @@ from sluice.core.kinds.model import (
     WithinClusterQueue,
     WorkloadPriorityClass,
 )
-from sluice.core.values.quantity import parse_decimal
+from sluice.core.values.quantity import MAX_AMOUNT, parse_decimal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -164,7 +164,7 @@ def _rates(annotations: Fields) -> dict[str, tuple[int, int]]:
                 microusd = parse_decimal(text) * 1_000_000
             except ValueError:
                 microusd = Fraction(-1)
-            if microusd <= 0:
+            if not 0 < microusd <= MAX_AMOUNT:
                 annotations.wrong(key, f'{text!r} is not a price in dollars; write "0.0425"')
             found[resource] = (-(-microusd.numerator // microusd.denominator), amount)
     return found

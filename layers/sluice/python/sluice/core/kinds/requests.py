@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
 
 from sluice.core.kinds.document import Flaw
 from sluice.core.kinds.spec_fields import amount
-from sluice.core.values.quantity import format_quantity
+from sluice.core.values.quantity import MAX_AMOUNT, format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 JOB_POD_SET: Final = "main"
 MIN_PARALLELISM: Final = ("sluice.dev/min-parallelism", "kueue.x-k8s.io/job-min-parallelism")
-# No cluster comes near it, and sums over a cohort stay far inside DynamoDB's 38 digits.
-MAX_TOTAL: Final = 2**63 - 1
 
 
 class PodSet(TypedDict):
@@ -45,7 +43,7 @@ def pod_sets(manifest: Mapping[str, Any], flaws: list[Flaw], path: str = "") -> 
             sets[0]["min_count"] = least
     for one in sets:
         for resource, each in one["requests"].items():
-            if each * one["count"] > MAX_TOTAL:
+            if each * one["count"] > MAX_AMOUNT:
                 amounts = f"{one['count']} pods times {format_quantity(resource, each)} {resource}"
                 text = f"{amounts} are more than any cluster has"
                 flaws.append(Flaw("", _joined(path, "spec"), f"{text}; ask for less"))

@@ -6,6 +6,8 @@ import re
 from fractions import Fraction
 from typing import Final
 
+# In base units. No cluster comes near it, and sums stay far inside DynamoDB's 38 digits.
+MAX_AMOUNT: Final = 2**63 - 1
 _QUANTITY: Final = re.compile(
     r"([+-]?)(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII
 )
