@@ -108,6 +108,7 @@ def test_room_that_a_blocked_head_could_not_reclaim_is_reserved_for_one_pass() -
 
     assert admitted(scheduler) == []
     assert scheduler.has_candidates()
+    assert scheduler.why("b-waiting").reason is Reason.BEHIND_HIGHER
     assert admitted(scheduler) == ["b-waiting"]
     assert not scheduler.has_candidates()
 

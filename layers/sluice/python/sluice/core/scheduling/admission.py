@@ -79,6 +79,7 @@ class Scheduler:
         self._now_ms = 0
         self._freed = False
         self._changed = True
+        self._stood_back: set[Line] = set()  # in the last pass
 
     # Work comes and goes
 
@@ -178,7 +179,7 @@ class Scheduler:
         current.run(freed=self._freed)
         # Whom the pass admitted itself, the next one may evict for somebody that it set aside.
         self._freed = self._search.spared_new
-        self._changed = current.again
+        self._changed, self._stood_back = current.again, current.stood_back
         return Plan(
             tuple(current.admissions),
             tuple(current.preemptions),
@@ -215,7 +216,7 @@ class Scheduler:
             item[3],
             head=queue.head(self._books, self._now_ms),
             shares=self._shares if self._policy.fair_sharing is not None else None,
-            settled=not self.has_candidates(),
+            settled=not self.has_candidates() or (item[4] in self._stood_back and not self._freed),
             now_ms=self._now_ms,
         )
         if first is not None:

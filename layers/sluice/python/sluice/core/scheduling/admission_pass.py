@@ -91,6 +91,7 @@ class AdmissionPass:
         self.admissions: list[Admission] = []
         self.preemptions: list[PreemptionStep] = []
         self.refused: list[Line] = []
+        self.stood_back: set[Line] = set()  # behind what is reserved for others
         self.again = False
         self._closed: set[int] = set()  # queues that are not looked at any more
         self._reservations: list[tuple[WaitingQueue, Cells]] = []  # of blocked heads, this round
@@ -437,6 +438,7 @@ class AdmissionPass:
         """
         self._closed.add(entry.queue.node)
         self.refused.append(entry.line)
+        self.stood_back.add(entry.line)
         parked = any(not queue.strict for queue, _ in self._reservations)
         if self._resumes(entry) or parked:
             self._look_again()

@@ -43,7 +43,7 @@ def explain(
     """Why a workload in the order of its queue does not run as things stand.
 
     `head` is the line that the queue would look at next; `shares` is given with fair sharing;
-    `settled` says that another pass could decide nothing more.
+    `settled` says that the last pass kept from it what it needs, or another could decide nothing.
     """
     blocked = queue.inactive or blocked_by(books, queue, workload)
     if blocked is None:
