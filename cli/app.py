@@ -44,6 +44,21 @@ class App:
 
         return Client(self.aws.transport())
 
+    def stored(self, bucket: str, key: str) -> bytes:
+        """An object of S3, by the caller's own rights. Raises CommandError."""
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
+
+        from cli.aws import explained  # noqa: PLC0415 - a verb pays only for what it uses
+
+        try:
+            answer = self.aws.client("s3").get_object(Bucket=bucket, Key=key)
+            body: bytes = answer["Body"].read()
+        except (BotoCoreError, ClientError) as error:
+            told = explained(error)
+            message = f"s3://{bucket}/{key} cannot be read: {told.message}"
+            raise type(told)(message, hint=told.hint) from error
+        return body
+
     def outbox(self, transport: str) -> Outbox:
         """The way of documents to the control plane: `sqs` or `events`."""
         from cli.outbox import EventOutbox, SqsOutbox  # noqa: PLC0415 - a verb pays only for what it uses

@@ -95,6 +95,5 @@ def failure(status: int, document: Any) -> CommandError:
         )
         error = {"message": str(text or f"the api answered with status {status}")}
     kind = CODES.get(str(error.get("code")), ERRORS.get(status, CommandError))
-    fields = [(str(e.get("field", "")), str(e.get("message", ""))) for e in error.get("errors", ())]
     hint = str(error.get("hint") or HINTS.get(kind, ""))
-    return kind(str(error.get("message", status)), hint=hint, fields=fields)
+    return kind(str(error.get("message", status)), hint=hint, errors=error.get("errors") or ())

@@ -32,13 +32,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Submission:
-    """A document that carries its key, hence its id."""
+    """What is sent, and the id that it will have.
+
+    `keyed`: its submitter chose the key, so that it may have been used before. `judged` is the
+    document itself where only a reference to it is sent.
+    """
 
     source: Source
     id: str
     namespace: str
     name: str
     document: Json
+    judged: Json
+    keyed: bool
 
 
 def read(paths: Sequence[str]) -> list[Source]:
@@ -60,7 +66,8 @@ def submission(
     metadata = dict(_mapping(document.get("metadata"), "metadata", source))
     document["metadata"] = metadata
     metadata["namespace"] = str(metadata.get("namespace") or namespace())
-    key = key or Document(document).declared_key() or secrets.token_hex(16)
+    chosen = key or Document(document).declared_key()
+    key = chosen or secrets.token_hex(16)
     if not valid_key(key):
         raise RefusedError(
             f"{source.place}: idempotency key {key!r} may only hold a-z, 0-9 and -, at most 63"
@@ -72,7 +79,9 @@ def submission(
         metadata["annotations"] = annotations | {KEY_ANNOTATION: key}
     name = str(metadata.get("name") or metadata.get("generateName") or "")
     identity = workload_id(metadata["namespace"], key)
-    return Submission(source, identity, metadata["namespace"], name, document)
+    return Submission(
+        source, identity, metadata["namespace"], name, document, document, keyed=bool(chosen)
+    )
 
 
 def _mapping(value: Any, field: str, source: Source) -> Json:

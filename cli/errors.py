@@ -1,9 +1,9 @@
 """What may go wrong in a command, as one small tree; each class knows its exit code.
 
-Every error says what is wrong, where (fields), and what to do (hint).
+Every error says what is wrong, where (errors), and what to do (hint).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import click
@@ -11,23 +11,28 @@ import click
 from cli.exit_codes import Exit
 
 
+def mistake(error: Mapping[str, Any]) -> str:
+    """`{field, message}` of a document in one line; one of the whole document has no field."""
+    return ": ".join(filter(None, (str(error.get("field", "")), str(error.get("message", "")))))
+
+
 class CommandError(click.ClickException):
-    """Ends a command; shown on stderr with its fields and its hint."""
+    """Ends a command; shown on stderr with its errors and its hint."""
 
     exit_code = Exit.ERROR
 
     def __init__(
-        self, message: str, *, hint: str = "", fields: Sequence[tuple[str, str]] = ()
+        self, message: str, *, hint: str = "", errors: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         super().__init__(message)
         self.hint = hint
-        self.fields = tuple(fields)
+        self.errors = tuple(errors)
 
     def show(self, file: IO[Any] | None = None) -> None:
         del file  # data goes to stdout, everything else to stderr
         click.echo(f"{click.style('error:', fg='red', bold=True)} {self.message}", err=True)
-        for field, message in self.fields:
-            click.echo(f"  {field}: {message}" if field else f"  {message}", err=True)
+        for error in self.errors:
+            click.echo(f"  {mistake(error)}", err=True)
         if self.hint:
             click.echo(f"hint: {self.hint}", err=True)
 

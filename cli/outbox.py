@@ -14,6 +14,7 @@ BATCH_BYTES = 1_048_576
 DETAIL_TYPE = "Sluice Workload Submission"
 SOURCE = "sluice.cli"
 ATTEMPTS = 3
+BY_REFERENCE = 'put the document into S3 and submit {"manifestRef": "s3://…", "sha256": "…"}'
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,20 @@ class Outbox(Protocol):
     def __call__(self, letters: Sequence[Letter]) -> None: ...
 
 
+def too_large(letter: Letter) -> str:
+    """Why no message can hold it, if none can."""
+    if letter.size <= BATCH_BYTES:
+        return ""
+    return f"{letter.size} bytes are more than a message can hold ({BATCH_BYTES})"
+
+
 def batches(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
     """Groups of at most ten letters and 1 MiB. Raises RefusedError for a letter beyond that."""
     batch: list[Letter] = []
     size = 0
     for letter in letters:
-        if letter.size > BATCH_BYTES:
-            raise RefusedError(
-                f"workload {letter.id}: {letter.size} bytes are more than a message can hold "
-                f"({BATCH_BYTES})",
-                hint='put the document into S3 and submit {"manifestRef": "s3://…", "sha256": "…"}',
-            )
+        if why := too_large(letter):
+            raise RefusedError(f"workload {letter.id}: {why}", hint=BY_REFERENCE)
         if batch and (len(batch) == BATCH_ENTRIES or size + letter.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0

@@ -161,11 +161,11 @@ def read_scenario(path: Path) -> Scenario:
             )
         return parse_scenario(documents, "stdin" if path == STDIN else path.stem)
     except DocumentError as error:
-        fields = [
-            (f"{one.document}: {one.field}" if one.field else one.document, one.message)
+        errors = [
+            {"field": ": ".join(filter(None, (one.document, one.field))), "message": one.message}
             for one in error.flaws
         ]
-        raise RefusedError(f"{path} is not a scenario", fields=fields) from error
+        raise RefusedError(f"{path} is not a scenario", errors=errors) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise RefusedError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error

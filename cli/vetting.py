@@ -6,30 +6,18 @@ from typing import TYPE_CHECKING
 
 from sluice.core.intake.documents import Document
 from sluice.core.intake.submission import Rejected, submission
-from sluice.core.kinds.tenants import PodSecurity, Tenant
+from sluice.core.kinds.tenants import unbounded
 
 if TYPE_CHECKING:
     from cli.documents import Submission
     from cli.output import Json
 
-UNBOUNDED = 2**31
-
 
 def checked(each: Submission) -> Json:
     """`valid`, or the errors that every tenant would get."""
-    anybody = Tenant(
-        "dry-run",
-        namespaces=(each.namespace,),
-        pod_security=PodSecurity.PRIVILEGED,
-        images=("*",),
-        require_digest=False,
-        secrets=("*",),
-        config_maps=("*",),
-        claims=("*",),
-        max_pods=UNBOUNDED,
-        max_gpus=UNBOUNDED,
+    judged = submission(
+        Document(each.judged), tenant=unbounded(each.namespace), key="dry-run", now_ms=0
     )
-    judged = submission(Document(each.document), tenant=anybody, key="dry-run", now_ms=0)
     if isinstance(judged, Rejected):
-        return {"result": "would be rejected", "errors": judged.errors}
+        return {"result": "would be rejected", "errors": list(judged.errors)}
     return {"result": "valid"}

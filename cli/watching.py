@@ -150,21 +150,23 @@ class Watch:
 
     def _ask(self, ids: Sequence[str]) -> dict[str, Json]:
         found: dict[str, Json] = {}
-        for start in range(0, len(ids), BATCH):
-            batch = ",".join(ids[start : start + BATCH])
-            for workload in self.app.client.ask("workloads", ids=batch)["items"]:
-                self._require_own(workload)
-                found[workload.get("sentAs", workload["id"])] = workload
+        for some in batched_ids(ids):
+            for workload in self.app.client.ask("workloads", ids=",".join(some))["items"]:
+                if self._own(workload):
+                    found[workload.get("sentAs", workload["id"])] = workload
         return found
 
-    def _require_own(self, workload: Json) -> None:
-        """The id of a key that was used before stands for the document of then."""
+    def _own(self, workload: Json) -> bool:
+        """Whether this is of the document that was sent: a rejected one will give it its place.
+
+        Raises KeyReusedError if the id stands for another document for good.
+        """
         sent = self.digests.get(workload["id"])
-        if sent and workload.get("digest") != sent:
-            raise KeyReusedError(
-                f"the idempotency key of {workload['id']} was used before, for another document",
-                hint=f"use a new key; `sluice get {workload['id']} -o yaml` shows the first",
-            )
+        if not sent or workload.get("digest") == sent:
+            return True
+        if workload["phase"] == "REJECTED":
+            return False
+        raise key_reused(workload["id"])
 
     def _require(self, ids: Sequence[str], known: Mapping[str, Json], elapsed: float) -> None:
         missing = [i for i in ids if i not in known]
@@ -177,6 +179,19 @@ class Watch:
             else "`sluice ls` lists what there is"
         )
         raise WorkloadNotFoundError(f"no workload {', '.join(missing[:5])}", hint=advice)
+
+
+def batched_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """As many at a time as one request may ask about."""
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]
+
+
+def key_reused(workload_id: str) -> KeyReusedError:
+    return KeyReusedError(
+        f"the idempotency key of {workload_id} was used before, for another document",
+        hint=f"use a new key; `sluice get {workload_id} -o yaml` shows the first",
+    )
 
 
 def _submitted(workload_id: str) -> Json:

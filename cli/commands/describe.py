@@ -9,6 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.commands.events import EVENT_COLUMNS
+from cli.errors import mistake
 from cli.figures import amounts, between, cost, span
 from cli.output import Json, clean, document, output_option, paint, table
 from cli.selection import find, one_workload
@@ -46,8 +47,7 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
         click.echo("\nExit codes:")
         click.echo(_exit_codes(codes))
     for error in found.get("errors") or ():
-        where = f" in {error['field']}" if error["field"] else ""
-        click.echo("\n" + clean(f"Error{where}: {error['message']}"))
+        click.echo("\n" + clean(f"Error: {mistake(error)}"))
     click.echo("\nEvents:")
     click.echo(
         table(
@@ -79,10 +79,11 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Recoveries", str(found.get("recoveries") or "")
     yield "Cluster", found.get("cluster", "")
     yield "Placed", found.get("placed", "")
+    pool = found.get("nodepool")
     machine = (
         found.get("instance"),
         found.get("capacity"),
-        found.get("nodepool"),
+        f"NodePool {pool}" if pool else "",
         found.get("zone"),
     )
     yield "Machine", ", ".join(filter(None, machine))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import pass_app
-from cli.errors import CommandError, Outcome
+from cli.errors import CommandError, NotFoundError, Outcome
 from cli.exit_codes import Exit
 from cli.output import Column, hint, output_option, rows
 
@@ -40,7 +40,9 @@ class Finding:
 
 
 @click.command()
-@click.option("--canary", metavar="QUEUE", help="Also run a one-second job in this LocalQueue.")
+@click.option(
+    "--canary", metavar="[NAMESPACE/]QUEUE", help="Also run a one-second job in this LocalQueue."
+)
 @click.option("--image", default="public.ecr.aws/docker/library/busybox:1.37", show_default=True)
 @output_option
 @pass_app
@@ -118,10 +120,25 @@ def _api(app: App) -> Iterator[Finding]:
         yield Finding(item["check"], item["result"], item["message"], item["advice"])
 
 
+def _require_queue(app: App, queue: str) -> None:
+    """Raises NotFoundError with those there are: a record of its own would say it too late."""
+    known = [
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        for each in app.client.ask("catalog", "LocalQueue")["items"]
+    ]
+    if not any(queue in {each, each.rpartition("/")[2]} for each in known):
+        raise NotFoundError(
+            f"no LocalQueue is named {queue}",
+            hint=f"give NAMESPACE/QUEUE; there are {', '.join(known) or 'none'}",
+        )
+
+
 def _canary(app: App, queue: str, image: str) -> None:
     from cli.commands.submit import deliver, home_namespace  # noqa: PLC0415 - a verb pays only for what it uses
     from cli.documents import Source, submission  # noqa: PLC0415 - a verb pays only for what it uses
 
+    namespace = queue.rpartition("/")[0]
+    _require_queue(app, queue)
     document = {
         "apiVersion": "sluice.dev/v1",
         "kind": "Workload",
@@ -133,7 +150,9 @@ def _canary(app: App, queue: str, image: str) -> None:
             "resources": {"cpu": "100m", "memory": "64Mi"},
         },
     }
-    made = submission(Source("canary", document), namespace=lambda: home_namespace(app))
+    made = submission(
+        Source("canary", document), namespace=lambda: namespace or home_namespace(app)
+    )
     deliver(
         app,
         [made],

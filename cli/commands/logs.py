@@ -53,8 +53,18 @@ def logs(
         return
     printed = sum(map(_print, reader.news()))
     if not printed:
-        none = "no logs are kept" if found["phase"] in ENDED else "no logs yet"
-        hint(f"{none}; workload {found['id']} is {found['phase']}")
+        hint(_none(found, generation))
+
+
+def _none(found: Json, generation: int | None) -> str:
+    """Why there is nothing to print."""
+    if generation is not None and generation > found["generation"]:
+        last = found["generation"]
+        return f"workload {found['id']} has no generation {generation}; its newest is {last}"
+    past = found["phase"] in ENDED or generation not in {None, found["generation"]}
+    of = "" if generation is None else f" of generation {generation}"
+    none = "no logs are kept" if past else "no logs yet"
+    return f"{none}{of}; workload {found['id']} is {found['phase']}"
 
 
 class Reader:

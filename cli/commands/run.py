@@ -9,7 +9,8 @@ from sluice.core.values.identity import ID_LENGTH
 
 from cli.app import pass_app
 from cli.commands.submit import deliver, delivery_options, home_namespace
-from cli.documents import Source, submission
+from cli.documents import Source, Submission, submission
+from cli.errors import RefusedError
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -93,7 +94,16 @@ def run(
         key=idempotency_key,
         namespace=lambda: namespace or home_namespace(app),
     )
+    _require_valid(made)
     deliver(app, [made], **delivery)  # type: ignore[arg-type]
+
+
+def _require_valid(made: Submission) -> None:
+    """There is no file to look at later: what nobody would take is told before it is sent."""
+    from cli.vetting import checked  # noqa: PLC0415 - slower than the rest of a command line
+
+    if errors := checked(made).get("errors"):
+        raise RefusedError("the options make no valid workload", errors=errors)
 
 
 def _whole(app: App, reference: str) -> str:

@@ -10,17 +10,20 @@ from sluice.core.lifecycle.completion import withheld
 from sluice.core.values.identity import digest
 
 from cli.app import pass_app
-from cli.documents import Submission, read, submission
-from cli.errors import Outcome, RefusedError
+from cli.documents import Source, Submission, read, submission
+from cli.errors import CommandError, Outcome, RefusedError, mistake
 from cli.exit_codes import Exit
-from cli.outbox import letter
+from cli.outbox import BY_REFERENCE, Letter, letter, too_large
 from cli.output import Column, Json, hint, output_option, rows
 from cli.parameters import DURATION
+from cli.references import referenced, refers
+from cli.watching import batched_ids, key_reused
 
 if TYPE_CHECKING:
     from cli.app import App
 
 SHOWN = 10
+REFUSED = "would be rejected"
 
 COLUMNS = (
     Column("ID", lambda row: row["id"]),
@@ -88,8 +91,18 @@ def submit(
     def home() -> str:
         return namespace or home_namespace(app)
 
-    submissions = [submission(s, key=idempotency_key, namespace=home) for s in sources]
+    submissions = [_submission(app, s, idempotency_key, home) for s in sources]
     deliver(app, submissions, **delivery)  # type: ignore[arg-type]
+
+
+def _submission(
+    app: App, source: Source, key: str | None, namespace: Callable[[], str]
+) -> Submission:
+    if not refers(source):
+        return submission(source, key=key, namespace=namespace)
+    if key:
+        raise click.UsageError("--idempotency-key: write the key into the document in S3 instead")
+    return referenced(app, source, home=lambda: home_namespace(app))
 
 
 def home_namespace(app: App) -> str:
@@ -123,18 +136,19 @@ def deliver(
     _require_distinct(submissions)
     letters = [letter(each.document, each.id, each.namespace) for each in submissions]
     if dry_run:
-        _check(app, submissions, dry_run, output)
+        _check(app, submissions, letters, dry_run, output)
         return
+    known = _before(app, submissions)
     app.outbox(transport)(letters)
     sent_at = app.now()
     ids = [each.id for each in submissions]
     if not (wait or follow):
-        _show(submissions, ["submitted"] * len(ids), output)
+        _show(submissions, [_sent(known.get(i)) for i in ids], output)
         if output in {"table", "wide"}:
             hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
     else:
         hint("submitted " + " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else ""))
-    digests = {each.id: digest(withheld(each.document)) for each in submissions}
+    digests = {each.id: digest(withheld(each.judged)) for each in submissions}
     if follow:
         from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - only if asked
 
@@ -155,19 +169,58 @@ def _require_distinct(submissions: Sequence[Submission]) -> None:
             raise RefusedError(f"{first} and {each.source.place} have the same idempotency key")
 
 
-def _check(app: App, submissions: Sequence[Submission], where: str, output: str) -> None:
+def _before(app: App, submissions: Sequence[Submission]) -> dict[str, Json]:
+    """By id, the records of keys that were used before, for the same documents.
+
+    Who may send but not ask learns it from the records. Raises KeyReusedError: of a document with
+    the key of another one there would be a REJECTED record whose id its sender does not know.
+    """
+    keyed = {each.id: each for each in submissions if each.keyed}
+    known: dict[str, Json] = {}
+    try:
+        for some in batched_ids(list(keyed)):
+            found = app.client.ask("workloads", ids=",".join(some))["items"]
+            known |= {each["id"]: each for each in found if each["id"] in keyed}
+    except CommandError:
+        return {}
+    for identity, record in known.items():
+        same = record.get("digest") == digest(withheld(keyed[identity].judged))
+        if not same and record["phase"] != "REJECTED":
+            raise key_reused(identity)
+    return known
+
+
+def _sent(before: Json | None) -> str:
+    """A rejected record gives its place to a corrected document."""
+    if before is None or before["phase"] == "REJECTED":
+        return "submitted"
+    return f"the same as before, {before['phase']}"
+
+
+def _check(
+    app: App,
+    submissions: Sequence[Submission],
+    letters: Sequence[Letter],
+    where: str,
+    output: str,
+) -> None:
     """Dry run: says of each document whether it would be taken. Exit code 5 if one would not."""
+    verdicts: list[Json] = []
     if where == "client":
         from cli.vetting import checked  # noqa: PLC0415 - a verb pays only for what it uses
 
-        verdicts = [checked(each) for each in submissions]
+        for each, sent in zip(submissions, letters, strict=True):
+            flaw = {"field": "", "message": f"{too_large(sent)}; {BY_REFERENCE}"}
+            verdicts.append(
+                {"result": REFUSED, "errors": [flaw]} if too_large(sent) else checked(each)
+            )
     else:
-        documents = [each.document for each in submissions]
+        documents = [each.judged for each in submissions]
         verdicts = app.client.tell("whatif", body={"documents": documents})["items"]
     _show(submissions, [verdict["result"] for verdict in verdicts], output)
     for each, verdict in zip(submissions, verdicts, strict=True):
         for error in verdict.get("errors", ()):
-            hint(f"{each.source.place}: {error['field']}: {error['message']}")
+            hint(f"{each.source.place}: {mistake(error)}")
         if message := verdict.get("message"):
             hint(f"{each.id}: {message}")
     if any(verdict.get("errors") for verdict in verdicts):

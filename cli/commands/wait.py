@@ -9,7 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.columns import workload_columns
-from cli.errors import Outcome, WorkloadNotFoundError
+from cli.errors import Outcome, WorkloadNotFoundError, mistake
 from cli.exit_codes import Exit
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
@@ -82,5 +82,4 @@ def _explain(final: Sequence[Json], goal: str) -> None:
         elif outcome(workload, goal) is not Exit.OK:
             hint(f"{workload['id']} {workload['phase'].lower()}: {message}")
             for error in workload.get("errors") or ():
-                where = f"{error['field']}: " if error["field"] else ""
-                hint(f"  {where}{error['message']}")
+                hint(f"  {mistake(error)}")

@@ -288,6 +288,21 @@ def test_why_names_the_right_that_keeps_observe_from_a_dispatched_workload() -> 
     assert told["headline"].startswith("observe cannot do its work")
 
 
+def test_what_a_tenant_may_not_is_told_apart_from_what_nobody_may() -> None:
+    plane = ControlPlane()
+    plane.send(native("a", 1, namespace="blue"))
+    wrong = native("b", 1)
+    wrong["spec"]["imege"] = "x"
+    plane.send(wrong)
+
+    listed = plane.call("GET", "/workloads", RED)[1]["items"]
+
+    assert {each["name"]: each["reason"]["code"] for each in listed} == {
+        "a": "MISCONFIGURATION:PolicyDenied",
+        "b": "MISCONFIGURATION:SchemaInvalid",
+    }
+
+
 def test_rejected_documents_without_a_queue_of_theirs_are_listed_too() -> None:
     plane = ControlPlane()
     plane.deliver("{")

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from cli.app import App
 from cli.client import Client
+from cli.errors import CommandError
 from cli.main import sluice
 from cli.outbox import Letter
 from cli.transport import Request, Response
@@ -28,12 +29,15 @@ class Terminal:
     sleeping: Callable[[], None] = lambda: None
     sent: list[Letter] = field(default_factory=list)
     naps: int = 0
+    stored: dict[str, bytes] = field(default_factory=dict)
+    """Objects of S3 that the person may read, by address."""
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result:  # noqa: A002 - as CliRunner
         """Runs `sluice ARGUMENTS`; errors are shown as the entry point shows them."""
         app = App(now=lambda: self.plane.clock.now() / 1_000, sleep=self._sleep)
         app.__dict__["client"] = Client(self.carry)
         app.__dict__["outbox"] = lambda _: self.deliver
+        app.__dict__["stored"] = self.read
         return CliRunner().invoke(sluice, arguments, obj=app, input=input)
 
     def carry(self, request: Request) -> Response:
@@ -45,6 +49,11 @@ class Terminal:
             dict(request.query) or None,
         )
         return Response(status, document)
+
+    def read(self, bucket: str, key: str) -> bytes:
+        if (address := f"s3://{bucket}/{key}") not in self.stored:
+            raise CommandError(f"{address} cannot be read")
+        return self.stored[address]
 
     def deliver(self, letters: Sequence[Letter]) -> None:
         for letter in letters:

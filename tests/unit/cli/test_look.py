@@ -328,6 +328,17 @@ def test_logs_come_from_the_archive_by_generation() -> None:
     assert terminal("logs", workload_id, "--pod", "pod-b").stdout == "two\n"
 
 
+def test_logs_that_are_not_there_are_told_as_such() -> None:
+    terminal = Terminal()
+    job = terminal.plane.send(native("job", 1))
+
+    assert "no logs yet; " in terminal("logs", job).stderr
+    assert "has no generation 3; its newest is 0" in terminal("logs", "-g", "3", job).stderr
+    terminal.plane.run(job)
+    terminal.plane.finish(job)
+    assert "no logs are kept of generation 0" in terminal("logs", "-g", "0", job).stderr
+
+
 def test_long_logs_are_read_in_parts_without_breaking_characters() -> None:
     terminal, ids = two_running_one_waiting()
     text = "é" * 1_200_001 + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def test_a_generated_key_makes_a_new_workload_each_time_and_a_given_one_does_not
     ]
 
     assert first[0]["id"] != second[0]["id"]
-    assert keyed[0] == keyed[1]
+    assert keyed[0][0]["id"] == keyed[1][0]["id"]
+    assert [k[0]["result"] for k in keyed] == ["submitted", "the same as before, ADMITTED"]
     assert keyed[0][0]["id"] == workload_id("red", "k")
 
 
@@ -258,6 +260,110 @@ def test_a_key_that_stands_for_another_body_is_reported_as_such() -> None:
 
 def letters(*sizes: int) -> list[Letter]:
     return [Letter(str(n), "red", "x" * size) for n, size in enumerate(sizes)]
+
+
+def test_a_key_of_another_body_is_told_before_anything_is_sent() -> None:
+    terminal = Terminal()
+    other = JOB.replace('cpu: "4"', 'cpu: "5"')
+    assert terminal("submit", "-f", "-", "--idempotency-key", "k", input=JOB).exit_code == 0
+
+    result = terminal("submit", "-f", "-", "--idempotency-key", "k", input=other)
+
+    assert result.exit_code == 6
+    assert "was used before, for another document" in result.stderr
+    assert len(terminal.sent) == 1
+
+
+def test_a_corrected_document_takes_the_place_of_a_rejected_one_and_is_waited_for() -> None:
+    terminal = Terminal()
+    wrong = JOB.replace("train:1", "")
+    words = ("submit", "-f", "-", "--idempotency-key", "k")
+    assert terminal(*words, "--wait", input=wrong).exit_code == 104
+    late: list[Letter] = []
+    terminal.deliver = late.extend  # type: ignore[method-assign]
+
+    def arrive() -> None:
+        while late:
+            Terminal.deliver(terminal, [late.pop()])
+            (record,) = terminal.plane.workloads.rows.values()
+            terminal.plane.run(record.id)
+            terminal.plane.finish(record.id)
+
+    terminal.sleeping = arrive
+
+    result = terminal(*words, "--wait", input=JOB)
+
+    assert result.exit_code == 0, result.output
+
+
+def a_reference(terminal: Terminal, document: dict[str, Any]) -> str:
+    """The text of a reference to a document that the caller may read."""
+    stored = json.dumps(document).encode()
+    terminal.stored["s3://bucket/job.json"] = stored
+    digest = hashlib.sha256(stored).hexdigest()
+    return json.dumps({"manifestRef": "s3://bucket/job.json", "sha256": digest})
+
+
+def test_a_reference_is_sent_as_it_is_under_the_id_of_its_document() -> None:
+    terminal = Terminal()
+    reference = a_reference(terminal, native("big", 1, key="big-1"))
+
+    (row,) = items(terminal("submit", "-f", "-", "-o", "json", input=reference))
+
+    assert row["id"] == workload_id("red", "big-1")
+    assert json.loads(terminal.sent[0].body) == json.loads(reference)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sha256": "0" * 64}, "has the sha256"),
+        ({"sha256": "x"}, "sha256: must be the 64 hexadecimal digits"),
+        ({"manifestRef": "s3://bucket/none"}, "cannot be read"),
+        ({"name": "x"}, "name: unknown field"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(change: dict[str, str], told: str) -> None:
+    terminal = Terminal()
+    reference = json.loads(a_reference(terminal, native("big", 1))) | change
+
+    result = terminal("submit", "-f", "-", input=json.dumps(reference))
+
+    assert result.exit_code in {1, 5}
+    assert told in result.stderr
+    assert terminal.sent == []
+
+
+def test_a_referenced_document_without_a_key_has_no_id_that_anybody_knows() -> None:
+    terminal = Terminal()
+    document = native("big", 1)
+    del document["metadata"]["idempotencyKey"]
+
+    result = terminal("submit", "-f", "-", input=a_reference(terminal, document))
+
+    assert result.exit_code == 5
+    assert "write metadata.idempotencyKey into it" in result.stderr
+
+
+def test_a_dry_run_on_the_client_knows_how_much_a_message_holds() -> None:
+    document = native("big", 1)
+    document["spec"]["command"] = ["x" * (BATCH_BYTES + 1)]
+
+    result = Terminal()("submit", "-f", "-", "--dry-run", "client", input=json.dumps(document))
+
+    assert result.exit_code == 5
+    assert "more than a message can hold" in result.stderr
+    assert "manifestRef" in result.stderr
+
+
+def test_run_refuses_what_nobody_would_take() -> None:
+    terminal = Terminal()
+
+    result = terminal("run", "-q", "batch", "-N", "red", "--image", "x:1", "--cpu", "abc")
+
+    assert result.exit_code == 5
+    assert "spec.resources.cpu" in result.stderr
+    assert terminal.sent == []
 
 
 def test_batches_hold_at_most_ten_messages_and_one_mebibyte() -> None:

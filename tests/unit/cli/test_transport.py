@@ -94,7 +94,7 @@ def test_answers_become_exit_codes(status: int, code: str, exit_code: int) -> No
     error = failure(status, {"error": problem})
 
     assert error.exit_code == exit_code
-    assert error.fields == (("spec.x", "wrong"),)
+    assert error.errors == ({"field": "spec.x", "message": "wrong"},)
 
 
 @pytest.mark.parametrize("document", [None, "x", {"Message": "Forbidden"}, {"error": "x"}])

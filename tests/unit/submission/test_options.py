@@ -152,13 +152,18 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
         ({"pendingPolicy": [{"reason": "HELD:User"}]}, "spec.pendingPolicy[0].reason"),
         (
             {"pendingPolicy": [{"reason": "QUOTA:*", "action": "Escalate"}]},
-            "spec.pendingPolicy[0].action",
+            "spec.pendingPolicy[0].priority",
+        ),
+        (
+            {"pendingPolicy": [{"reason": "QUOTA:*", "priority": "urgent"}]},
+            "spec.pendingPolicy[0].priority",
         ),
         (
             {"pendingPolicy": [{"reason": "QUOTA:*", "action": "AllowOnDemand"}]},
             "spec.pendingPolicy[0].action",
         ),
         ({"dependsOn": [{"name": "a", "id": "b"}]}, "spec.dependsOn[0].name"),
+        ({"dependsOn": [{"id": "not-an-id"}]}, "spec.dependsOn[0].id"),
         ({"budget": {"maxCostUSD": "-4"}}, "spec.budget.maxCostUSD"),
         ({"completion": {"taskToken": "x" * 2049}}, "spec.completion.taskToken"),
         ({"completion": {"taskToken": ""}}, "spec.completion.taskToken"),

@@ -162,7 +162,7 @@ def wrong_everywhere() -> dict[str, Any]:
         (wrong_everywhere(), RED, "MISCONFIGURATION:SchemaInvalid"),
         (native("one", 1, queue="nobody"), RED, "MISCONFIGURATION:UnknownQueue"),
         (native("one", 10_000), RED, "QUOTA:ExceedsMaximum"),
-        (native("one", 1, namespace="blue"), RED, "MISCONFIGURATION:SchemaInvalid"),
+        (native("one", 1, namespace="blue"), RED, "MISCONFIGURATION:PolicyDenied"),
         (native("one", 1), STRANGER, "MISCONFIGURATION:PolicyDenied"),
         ({k: v for k, v in native("x", 1).items() if k != "kind"}, RED, None),
         (native("x", 1) | {"kind": "Pod"}, RED, None),

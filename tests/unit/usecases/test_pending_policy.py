@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from sluice.core.lifecycle.happenings import happenings
 from sluice.core.lifecycle.pending_policy import matches
 from sluice.core.lifecycle.workload import State
 from sluice.ports import CatalogEdit
+from sluice.usecases.relay import Changed, wants_kick
 
 from tests.unit.usecases.plane import Plane, a_workload
 from tests.unit.usecases.test_clusters import flavor
@@ -80,6 +82,28 @@ def test_another_reason_does_not_count() -> None:
     later(plane, 10 * MINUTE)
 
     assert plane.record().state is State.PENDING
+
+
+def test_who_waits_too_long_rises_to_the_class_that_it_named() -> None:
+    plane = Plane()
+    waits(plane, entry("Escalate") | {"priority_class": "urgent", "priority": 500})
+    later(plane, MINUTE + 1)  # a pass looks again at those it has parked once a minute
+
+    risen = plane.record()
+    assert (risen.state, risen.priority) == (State.PENDING, 500)
+    assert risen.waits[0]["message"].endswith("its priority is 500 now (urgent)")
+    assert wants_kick(Changed(replace(risen, waits=()), risen, 0)), "it may fit now"
+    later(plane, MINUTE + 1)
+    assert len(plane.record().waits) == 1, "once in each stay"
+
+
+def test_nobody_falls_by_escalating() -> None:
+    plane = Plane()
+    waits(plane, entry("Escalate") | {"priority_class": "low", "priority": -5})
+
+    later(plane)
+
+    assert plane.record().priority == 0
 
 
 def test_a_wish_for_spot_is_given_up_after_a_while() -> None:

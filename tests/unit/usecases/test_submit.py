@@ -99,13 +99,13 @@ BAD: list[tuple[str, Any, str, str]] = [
     (
         "host path",
         a_plain_job(volumes=[{"name": "h", "hostPath": {"path": "/"}}]),
-        "MISCONFIGURATION:SchemaInvalid",
+        "MISCONFIGURATION:PolicyDenied",
         "hostPath",
     ),
     (
         "host network",
         a_plain_job(hostNetwork=True),
-        "MISCONFIGURATION:SchemaInvalid",
+        "MISCONFIGURATION:PolicyDenied",
         "hostNetwork",
     ),
     (
@@ -117,13 +117,13 @@ BAD: list[tuple[str, Any, str, str]] = [
     (
         "foreign registry",
         a_document(image="evil.example/x"),
-        "MISCONFIGURATION:SchemaInvalid",
+        "MISCONFIGURATION:PolicyDenied",
         "spec.image",
     ),
     (
         "foreign namespace",
         a_document() | {"metadata": {"name": "x", "namespace": "kube-system"}},
-        "MISCONFIGURATION:SchemaInvalid",
+        "MISCONFIGURATION:PolicyDenied",
         "metadata.namespace: tenant blue may use only team",
     ),
     (

@@ -25,7 +25,7 @@ from sluice.core.kinds.scheduling_policy import (
     read_fair_sharing,
 )
 from sluice.core.kinds.spec_fields import SpecFields
-from sluice.core.lifecycle import dependencies
+from sluice.core.lifecycle import dependencies, pending_policy
 from sluice.core.lifecycle import options as workload_options
 from sluice.simulation import installation as installed
 from sluice.simulation.expectation import Expectation, read_expectation
@@ -316,6 +316,13 @@ class _ScenarioReader:
             return job
         if "depends_on" in options and job.holds is not None:
             fields.wrong("dependsOn", "what holds quota waits for nobody; remove one")
+        classes = {one.name: one.value for one in self._objects.priority_classes}
+        try:
+            options = pending_policy.escalating(options, classes)
+        except pending_policy.UnknownClass as unknown:
+            known = ", ".join(sorted(classes)) or "none"
+            where = f"pendingPolicy[{unknown.number}].priority"
+            fields.wrong(where, f"there is no class {unknown.wanted!r}; known: {known}")
         written = fields.has("createdAt")
         since = job.workload.queued_at_ms if written else start_ms + job.arrives_ms
         wishes = replace(job.record(start_ms), created_at=since, options=options)

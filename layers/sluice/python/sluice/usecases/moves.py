@@ -75,10 +75,11 @@ class Moves:
         chosen = [each for each in kept if checkpoint in ("", each.uri)]
         if not chosen:
             which = f"no checkpoint {checkpoint}" if checkpoint else "no checkpoint"
-            raise ConflictError(
-                f"workload {workload.id} has {which}",
-                hint=f"`sluice checkpoints {workload.id}` lists them",
-            )
+            hint = f"`sluice checkpoints {workload.id}` lists those there are"
+            if not kept:
+                hint = f"`sluice checkpoint {workload.id}` saves it now, if it can be saved; a run "
+                hint += f"from the beginning is `sluice requeue {workload.id}`"
+            raise ConflictError(f"workload {workload.id} has {which}", hint=hint)
         found = self.archived(chosen[0])
         if dry_run:
             return self.query.workload(caller, workload.id) | {"result": f"would start {found}"}

@@ -47,7 +47,7 @@ class Relay:
 
 
 def wants_kick(change: Changed) -> bool:
-    """New work, quota that waits to be released, or an end that others may wait for."""
+    """New work or wishes, quota that waits to be released, or an end that others wait for."""
     before, now = change.before, change.after
     if now.state is State.PENDING and not now.held:
         return (
@@ -55,6 +55,7 @@ def wants_kick(change: Changed) -> bool:
             or before.state is not State.PENDING
             or before.held
             or (before.blocked and not now.blocked)
+            or len(now.waits) > len(before.waits)
         )
     if now.state is State.ADMITTED and before is not None and now.gated:
         return len(now.answers) > len(before.answers)

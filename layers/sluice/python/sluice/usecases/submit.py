@@ -12,7 +12,7 @@ from sluice.core.intake import documents
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.kinds import tenants
 from sluice.core.kinds.tenants import Tenant
-from sluice.core.lifecycle import completion, dependencies
+from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.workload import PodSet, State, Workload
 from sluice.core.passes.fitness import impossible
 from sluice.core.values.identity import digest, workload_id
@@ -131,7 +131,7 @@ class Submit:
     ) -> tuple[Workload, Document | None]:
         found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
         if isinstance(found, Rejected):
-            return rejected(found, Reason.SCHEMA_INVALID, found.errors), None
+            return rejected(found, refusal_code(item), found.errors), None
         workload, manifest = placed(found, snapshot)
         if manifest is not None and not self.caps.take(tenant, configured(snapshot).queues):
             advice = (
@@ -181,6 +181,17 @@ class Submit:
         if token:
             self.tokens.put(workload.manifest_key, token)
         return self.workloads.create(workload)
+
+
+def refusal_code(item: documents.Document | documents.Malformed) -> Reason:
+    """Whose fault a refused submission is: the policy's, if another tenant might send the same."""
+    if isinstance(item, documents.Malformed):
+        return Reason.SCHEMA_INVALID
+    metadata = item.body.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    anybody = tenants.unbounded(str(namespace or "default"))
+    judged = submission(item, tenant=anybody, key="anybody", now_ms=0)
+    return Reason.POLICY_DENIED if isinstance(judged, Accepted) else Reason.SCHEMA_INVALID
 
 
 def without_token(
@@ -238,6 +249,14 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         return rejected(
             found, Reason.SCHEMA_INVALID, [{"field": "spec.priority", "message": message}]
         ), None
+    classes = {each.name: each.value for each in queues.priority_classes.values()}
+    try:
+        options = pending_policy.escalating(found.options, classes)
+    except pending_policy.UnknownClass as unknown:
+        known = ", ".join(sorted(classes)) or "none"
+        message = f"WorkloadPriorityClass {unknown.wanted} does not exist; known: {known}"
+        field = f"spec.pendingPolicy[{unknown.number}].priority"
+        return rejected(found, Reason.SCHEMA_INVALID, [{"field": field, "message": message}]), None
     pod_sets = tuple(
         PodSet(s["name"], s["count"], dict(s["requests"]), s.get("min_count"))
         for s in found.pod_sets
@@ -257,7 +276,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         priority=priority.value if priority else 0,
         priority_class=priority.name if priority else "",
         pod_sets=pod_sets,
-        options=found.options,
+        options=options,
         labels=(manifest.get("metadata") or {}).get("labels") or {},
         kind=found.kind,
     )

@@ -254,9 +254,15 @@ def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _namespace(body: Mapping[str, Any], tenant: Tenant, flaws: list[Flaw]) -> str:
     namespace = _metadata(body).get("namespace") or tenant.home
     if not tenant.namespaces:
-        flaws.append(Flaw("", "metadata.namespace", f"tenant {tenant.name} has no namespace yet"))
+        message = (
+            f"tenant {tenant.name} has no namespace yet; an administrator adds one to its spec"
+        )
+        flaws.append(Flaw("", "metadata.namespace", message))
     elif namespace not in tenant.namespaces:
-        message = f"tenant {tenant.name} may use only {', '.join(tenant.namespaces)}"
+        message = (
+            f"tenant {tenant.name} may use only {', '.join(tenant.namespaces)}; take one of them, "
+            f"or ask an administrator to add {str(namespace)[:63]} to its `namespaces`"
+        )
         flaws.append(Flaw("", "metadata.namespace", message))
     return str(namespace)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Amazon ECR, and nothing else, unless the Tenant says otherwise.
 DEFAULT_IMAGES: Final = ("*.dkr.ecr.*.amazonaws.com/*",)
+_UNBOUNDED: Final = 2**31
 
 
 class PodSecurity(StrEnum):
@@ -69,6 +70,22 @@ class Tenant:
     def may_fetch(self, bucket: str, object_key: str) -> bool:
         """Whether Sluice may read a referenced manifest for the tenant."""
         return self.buckets is not None and matches(f"{bucket}/{object_key}", self.buckets)
+
+
+def unbounded(namespace: str) -> Tenant:
+    """A tenant of one namespace whom nothing is refused that any Tenant could be granted."""
+    return Tenant(
+        "anybody",
+        namespaces=(namespace,),
+        pod_security=PodSecurity.PRIVILEGED,
+        images=("*",),
+        require_digest=False,
+        max_pods=_UNBOUNDED,
+        max_gpus=_UNBOUNDED,
+        secrets=("*",),
+        config_maps=("*",),
+        claims=("*",),
+    )
 
 
 def matches(text: str, globs: tuple[str, ...]) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from sluice.core.kinds.document import Flaw
 from sluice.core.kinds.spec_fields import SpecFields
 from sluice.core.lifecycle.completion import MAX_TOKEN
+from sluice.core.values.identity import is_workload_id
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class PendingAction(StrEnum):
     NOTIFY = "Notify"
     CANCEL = "Cancel"
     ALLOW_ON_DEMAND = "AllowOnDemand"
+    ESCALATE = "Escalate"
 
 
 class FailureAction(StrEnum):
@@ -86,8 +88,8 @@ class Options(TypedDict, total=False):
     on_demand_after, retries, rules: [{exit_codes, action, counts_against_budget}]}`, `deadlines`
     `{max_pending_seconds, max_runtime_seconds, finish_within_seconds, expected_runtime_seconds}`,
     `placement` `[{flavor, clusters, after_pending_seconds}]`, `pending_policy` `[{reason,
-    after_seconds, action}]`, `depends_on` `[{name | id, condition}]`, `security` what rendering
-    adds to pods: `{level, run_as_user, service_account}`.
+    after_seconds, action, priority_class?, priority?}]`, `depends_on` `[{name | id, condition}]`,
+    `security` what rendering adds to pods: `{level, run_as_user, service_account}`.
     """
 
     checkpoint: Checkpoint
@@ -180,6 +182,7 @@ class Tenantless:
     """Stands for a tenant where no volume can be asked for."""
 
     name = ""
+    buckets = None
 
     @staticmethod
     def may_mount(bucket: str, prefix: str) -> bool:
@@ -345,6 +348,10 @@ def _pending(fields: SpecFields, options: Options) -> dict[str, Any]:
         "after_seconds": _seconds(fields, "after"),
         "action": fields.choice("action", PendingAction, PendingAction.NOTIFY).value,
     }
+    if fields.has("priority"):
+        found["priority_class"] = fields.name("priority", required=True)
+    if ("priority_class" in found) != (found["action"] == PendingAction.ESCALATE):
+        fields.wrong("priority", "and `action: Escalate` go together: name the class to rise to")
     on_demand = found["action"] == PendingAction.ALLOW_ON_DEMAND
     if on_demand and options.get("capacity") != Capacity.SPOT:
         fields.wrong("action", "AllowOnDemand needs `capacity: spot`: else it is allowed already")
@@ -356,6 +363,8 @@ def _dependency(fields: SpecFields) -> dict[str, str]:
     named, identified = fields.name("name"), fields.name("id")
     if bool(named) == bool(identified):
         fields.wrong("name", "give either the name or the id of the workload to wait for")
+    if identified and not is_workload_id(identified):
+        fields.wrong("id", "is no id of a workload; those are 13 of a-z and 2-7, see `sluice ls`")
     condition = fields.choice("condition", DependencyCondition, DependencyCondition.SUCCEEDED)
     fields.close()
     who = {"name": named} if named else {"id": identified}
@@ -401,7 +410,12 @@ def _volume(fields: SpecFields, tenant: Tenant | type[Tenantless]) -> S3Volume:
         if _REGION.fullmatch(volume["region"]) is None:
             source.wrong("region", "is not an AWS Region; for example eu-west-1")
     if tenant is not Tenantless and not tenant.may_mount(volume["bucket"], volume["prefix"]):
-        source.wrong("bucket", f"tenant {tenant.name} may not mount this bucket and prefix")
+        granted = ", ".join(tenant.buckets or ()) or "none"
+        source.wrong(
+            "bucket",
+            f"tenant {tenant.name} may not mount this bucket and prefix; its `buckets`: {granted}; "
+            "take one of them, or ask an administrator for more",
+        )
     source.close()
     fields.close()
     return volume

@@ -15,8 +15,17 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from sluice.core.lifecycle.options import Options
     from sluice.core.lifecycle.workload import Change, Workload
     from sluice.core.scheduling.admission import Refusal
+
+
+class UnknownClass(ValueError):
+    """An entry names a WorkloadPriorityClass that does not exist."""
+
+    def __init__(self, number: int, wanted: str) -> None:
+        super().__init__(f"entry {number}: {wanted}")
+        self.number, self.wanted = number, wanted
 
 
 def steps(
@@ -41,7 +50,27 @@ def steps(
             "message": said,
             "action": entry["action"],
         }
-        yield lifecycle.act_on_wait(workload, told)
+        raised = max(workload.priority, entry.get("priority", workload.priority))
+        if entry["action"] == PendingAction.ESCALATE:
+            told["message"] = f"{said}; its priority is {raised} now ({entry['priority_class']})"
+        yield lifecycle.act_on_wait(workload, told, raised)
+
+
+def escalating(options: Options, values: Mapping[str, int]) -> Options:
+    """The options with the priorities that their entries rise to, by WorkloadPriorityClass.
+
+    As that of the workload itself they are those of the time of submission. Raises UnknownClass.
+    """
+    entries = options.get("pending_policy", ())
+    if not any("priority_class" in entry for entry in entries):
+        return options
+    resolved = []
+    for number, entry in enumerate(entries):
+        wanted = entry.get("priority_class")
+        if wanted is not None and wanted not in values:
+            raise UnknownClass(number, wanted)
+        resolved.append(entry if wanted is None else entry | {"priority": values[wanted]})
+    return {**options, "pending_policy": resolved}
 
 
 def allows_on_demand(workload: Workload) -> bool:

@@ -584,10 +584,11 @@ def hold(workload: Workload, *, on: bool) -> Change:
     return Change(workload, guard, {"held": on})
 
 
-def act_on_wait(workload: Workload, told: Mapping[str, Any]) -> Change:
+def act_on_wait(workload: Workload, told: Mapping[str, Any], priority: int) -> Change:
     """An entry of its `pendingPolicy` has acted (pending_policy); it goes on waiting."""
     guard = Guard((State.PENDING,), workload.generation)
-    return Change(workload, guard, {}, append={"waits": told})
+    raised = {} if priority == workload.priority else {"priority": priority}
+    return Change(workload, guard, raised, append={"waits": told})
 
 
 def reprioritise(workload: Workload, priority: int) -> Change:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from typing import Any, Final
 
 ID_LENGTH: Final = 13
+_ID: Final = re.compile(rf"[a-z2-7]{{{ID_LENGTH}}}", re.ASCII)
 
 
 def workload_id(namespace: str, key: str) -> str:
     """The 13 characters `[a-z2-7]` that name the submission `key` of a namespace."""
     digest = hashlib.sha256(f"{namespace}\0{key}".encode()).digest()
     return base64.b32encode(digest[:8]).decode().rstrip("=").lower()
+
+
+def is_workload_id(text: str) -> bool:
+    """Whether a text has the shape of a workload's id."""
+    return _ID.fullmatch(text) is not None
 
 
 def elsewhere_id(home: str, expected: str) -> str:
