@@ -7,13 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import click
+from sluice.core.values.mistakes import mistake
 
 from cli.exit_codes import Exit
-
-
-def mistake(error: Mapping[str, Any]) -> str:
-    """`{field, message}` of a document in one line; one of the whole document has no field."""
-    return ": ".join(filter(None, (str(error.get("field", "")), str(error.get("message", "")))))
 
 
 class CommandError(click.ClickException):

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.commands.events import EVENT_COLUMNS
-from cli.errors import mistake
 from cli.figures import amounts, between, cost, span
 from cli.output import Json, clean, document, output_option, paint, table
 from cli.selection import find, one_workload

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
+from sluice.usecases.dead_letters import QUEUES
 
 from cli.app import pass_app
 from cli.errors import CommandError, NotFoundError, Outcome
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from cli.output import Json
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-QUEUES = ("submissions", "kicks", "commands", "interruptions", "completions", "answers")
 OLD_MESSAGES = 1_000
 
 COLUMNS = (
@@ -90,8 +90,8 @@ def _queues(app: App) -> Iterator[Finding]:
     from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
     sqs = app.aws.client("sqs")
-    for name in QUEUES:
-        for kind in ("queues", "dead-letters"):
+    for name, nature in QUEUES.items():
+        for kind in ("queues", "dead-letters") if nature.redrivable else ("dead-letters",):
             parameter = f"{kind}/{name}"
             try:
                 waiting = _depth(sqs, app.aws.published(parameter).value)

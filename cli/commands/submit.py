@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from sluice.core.lifecycle.completion import withheld
 from sluice.core.values.identity import digest
+from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.documents import Source, Submission, read, submission
-from cli.errors import CommandError, Outcome, RefusedError, mistake
+from cli.errors import CommandError, Outcome, RefusedError
 from cli.exit_codes import Exit
 from cli.outbox import BY_REFERENCE, Letter, letter, too_large
 from cli.output import Column, Json, hint, output_option, rows

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.columns import workload_columns
-from cli.errors import Outcome, WorkloadNotFoundError, mistake
+from cli.errors import Outcome, WorkloadNotFoundError
 from cli.exit_codes import Exit
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
@@ -80,6 +81,8 @@ def _explain(final: Sequence[Json], goal: str) -> None:
         elif outcome(workload, goal) is Exit.WORKLOAD_FAILED:
             hint(f"{workload['id']} failed: {message}; `sluice logs {workload['id']}`")
         elif outcome(workload, goal) is not Exit.OK:
-            hint(f"{workload['id']} {workload['phase'].lower()}: {message}")
-            for error in workload.get("errors") or ():
+            errors = workload.get("errors") or ()
+            said = "" if errors else f" {message}"  # which is the first of them
+            hint(f"{workload['id']} {workload['phase'].lower()}:{said}")
+            for error in errors:
                 hint(f"  {mistake(error)}")

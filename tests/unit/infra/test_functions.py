@@ -214,3 +214,26 @@ def test_only_complete_reads_task_tokens_and_answers_tasks(assembly: Assembly) -
         "Workloads": {"GetItem"},
         "Timeline": {"BatchWriteItem"},
     }
+
+
+def test_only_the_api_looks_into_dead_letters_and_only_functions_of_queues_are_handed_them(
+    assembly: Assembly,
+) -> None:
+    dead = {f"Queues{name.title()}" for name in LAST_RESORTS}
+    dead |= {f"Queues{shape.name.title()}Dead" for shape in QUEUES}
+    readers, invoked = defaultdict(set), defaultdict(set)
+    for shape in FUNCTIONS:
+        (role,) = aslist(functions(assembly)[shape.name]["Role"]["Fn::GetAtt"])[:1]
+        for statement in statements(assembly)[role]:
+            targets = [
+                each.get("Fn::GetAtt", [""])[0]
+                for each in aslist(statement["Resource"])
+                if isinstance(each, dict)
+            ]
+            if "sqs:ReceiveMessage" in aslist(statement["Action"]):
+                readers[shape.name] |= {t[:-8] for t in targets} & dead
+            if "lambda:InvokeFunction" in aslist(statement["Action"]):
+                invoked[shape.name] |= {t.partition("Function")[0].lower() for t in targets}
+
+    assert {name: found for name, found in readers.items() if found} == {"api": dead}
+    assert invoked["api"] == {*CONSUMERS.values()} - {"api"}

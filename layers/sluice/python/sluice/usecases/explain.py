@@ -12,6 +12,7 @@ from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.workload import TERMINAL, State, Workload, pending_key, phase
 from sluice.core.moves.yielding import may_be_saved
 from sluice.core.scheduling.quota import QuotaTree
+from sluice.core.values.mistakes import mistake
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import configured
@@ -211,10 +212,7 @@ def settled(workload: Workload) -> str:
     """One sentence about a workload that does not wait for quota."""
     said = workload.reason.get("message") or str(workload.result.get("message", ""))
     end = f": {said}" if said else ""
-    fields = "; ".join(
-        f"{error['field']}: {error['message']}" if error["field"] else str(error["message"])
-        for error in workload.errors
-    )
+    fields = "; ".join(map(mistake, workload.errors))
     intent = workload.intent.message if workload.intent else ""
     if workload.gated:
         return f"It {checks.waits_for(workload)}."

@@ -16,6 +16,7 @@ from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.workload import PodSet, State, Workload
 from sluice.core.passes.fitness import impossible
 from sluice.core.values.identity import digest, workload_id
+from sluice.core.values.mistakes import mistake
 from sluice.core.values.reasons import Reason
 from sluice.errors import ManifestUnavailable
 from sluice.ports import (
@@ -288,11 +289,10 @@ def rejected(
 ) -> Workload:
     first = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    where = f"{first['field']}: " if first.get("field") else ""
     return replace(
         _record(found, State.REJECTED),
         errors=tuple(errors),
-        reason={"code": code, "message": f"{where}{first['message']}{more}"},
+        reason={"code": code, "message": f"{mistake(first)}{more}"},
         finished_at=found.created_at,
     )
 
