@@ -1,4 +1,4 @@
-"""Every minute: kick what waits, audit every ledger."""
+"""Every minute: kick what waits, audit every ledger, remove a part of what is left over."""
 
 from __future__ import annotations
 
@@ -23,3 +23,7 @@ def handler(_event: dict[str, Any], _context: LambdaContext) -> None:
     metrics.add_metric("ledger_drift", MetricUnit.Count, len(swept.drift))
     if swept.drift:
         logger.error("a ledger differs from its reservations", extra={"drift": swept.drift})
+    with bootstrap.noting()("sweep"):
+        removed = bootstrap.remove_leftovers()()
+    if removed:
+        logger.info("archives without a checkpoint are removed", extra={"archives": removed})

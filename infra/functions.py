@@ -163,9 +163,11 @@ FUNCTIONS = (
             "Workloads/listed": ("Query",),
             "Ledgers": ("GetItem",),
             "Catalog": _CATALOG,
+            "Migrations": ("GetItem",),
             "Timeline": _FAULTS,
         },
-        lists=("tokens/",),
+        objects={"checkpoints/": ("DeleteObject",)},
+        lists=("tokens/", "checkpoints/"),
         sends=("kicks", "completions"),
     ),
     FunctionShape(

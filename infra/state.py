@@ -137,8 +137,10 @@ class State(cdk.Stack):
             server_access_logs_prefix="bucket/",
             versioned=False,
             lifecycle_rules=[
-                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(7)),
-                # Of workloads that failed or were cancelled; the others' are removed when they end.
+                # The largest uploads are checkpoints, and none of them may take an hour.
+                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(1)),
+                # Of workloads that failed or were cancelled; the others' are removed when they end,
+                # and what is no part of a checkpoint by `sweep`.
                 s3.LifecycleRule(prefix="checkpoints/", expiration=cdk.Duration.days(90)),
                 s3.LifecycleRule(prefix="passes/", expiration=cdk.Duration.days(30)),
                 # A task of Step Functions waits for a year at most.

@@ -30,6 +30,7 @@ from sluice.core.lifecycle.workload import (
 from sluice.core.moves.checkpointing import Catalogue, Checkpoint
 from sluice.core.moves.compatibility import GENERATION, MANUFACTURER
 from sluice.core.moves.interruption import Notice
+from sluice.core.moves.leftovers import Stored
 from sluice.core.moves.losses import Loss
 from sluice.core.moves.migration import Advance, Migration
 from sluice.errors import ManifestUnavailable, SluiceError
@@ -502,6 +503,7 @@ class MemoryArchives:
     """Archives by URI; `broken` ones cannot be removed."""
 
     rows: dict[str, Archive] = field(default_factory=dict)
+    bucket: list[Stored] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
 
@@ -513,6 +515,13 @@ class MemoryArchives:
             raise SluiceError(f"{checkpoint.uri} cannot be removed")
         self.rows.pop(checkpoint.uri, None)
         self.removed.append(checkpoint.source)
+
+    def stored(self, ids: str) -> list[Stored]:
+        return [each for each in self.bucket if each.workload.startswith(ids)]
+
+    def discard(self, uri: str) -> None:
+        self.bucket = [each for each in self.bucket if each.uri != uri]
+        self.removed.append(uri)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from sluice.core.moves.checkpointing import Checkpoint, Part
 from sluice.errors import SluiceError
 from sluice.ports import Archive
 
+HOUR_MS = 3_600_000
 REGION, BUCKET, NAME = "us-east-1", "bucket", "sluice/checkpoints"
 MANIFEST = (
     '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",'
@@ -55,7 +57,9 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stored]:
         s3, ecr = (boto3.client(name, region_name=REGION) for name in ("s3", "ecr"))  # type: ignore[call-overload]
         s3.create_bucket(Bucket=BUCKET)
         uri = ecr.create_repository(repositoryName=NAME)["repository"]["repositoryUri"]
-        yield Stored(CheckpointArchives(s3, lambda: ecr), s3, ecr, uri)
+        yield Stored(
+            CheckpointArchives(s3, lambda: ecr, f"s3://{BUCKET}/checkpoints/"), s3, ecr, uri
+        )
 
 
 def test_an_archive_says_how_large_it_is_and_how_it_is_encrypted(stored: Stored) -> None:
@@ -101,3 +105,32 @@ def test_what_cannot_be_removed_says_so(stored: Stored) -> None:
         stored.archives.remove(elsewhere)
     with pytest.raises(SluiceError, match="cannot be removed"):
         stored.archives.remove(lost)
+
+
+def test_archives_are_listed_by_workload_and_discarded_one_by_one(stored: Stored) -> None:
+    names = ("abc/0/move-0/pod-1.tar", "abc/12/first-12/pod-2.tar", "ax/0/move-0/p.tar")
+    others = ("abc/notes.txt", "b/0/move-0/pod.tar")
+    for name in (*names, *others):
+        stored.s3.put_object(Bucket=BUCKET, Key=f"checkpoints/{name}", Body=b"")
+
+    found = list(stored.archives.stored("a"))
+
+    assert [each.uri for each in found] == [f"s3://{BUCKET}/checkpoints/{name}" for name in names]
+    assert [(each.workload, each.generation) for each in found] == [
+        ("abc", 0),
+        ("abc", 12),
+        ("ax", 0),
+    ]
+    assert abs(found[0].at - time.time() * 1000) < HOUR_MS
+    for _ in range(2):
+        stored.archives.discard(found[1].uri)
+    assert [each.workload for each in stored.archives.stored("a")] == ["abc", "ax"]
+
+
+def test_a_bucket_that_is_closed_is_an_error_of_ours(stored: Stored) -> None:
+    closed = CheckpointArchives(stored.s3, lambda: stored.ecr, "s3://absent/checkpoints/")
+
+    with pytest.raises(SluiceError, match="cannot be listed"):
+        list(closed.stored("a"))
+    with pytest.raises(SluiceError, match="cannot be removed"):
+        closed.discard("s3://absent/checkpoints/abc/0/move-0/pod.tar")

@@ -84,7 +84,7 @@ def test_a_checkpoint_that_is_removed_leaves_the_layers_of_others(
     repository.push("other", other, "main")
     before = {path.name for path in images.blobs.iterdir()}
     image = repository.push("one", archive_of(tmp_path, base), "main")
-    archives = CheckpointArchives(MagicMock(), MagicMock())
+    archives = CheckpointArchives(MagicMock(), MagicMock(), "s3://bucket/checkpoints/")
     checkpoint = Checkpoint("w", 0, "", 1, CheckpointMode.KUBELET, image=image)
 
     archives.remove(checkpoint)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from sluice.usecases.periodic import Periodic
     from sluice.usecases.provision import Provision
     from sluice.usecases.relay import Relay
+    from sluice.usecases.remove_leftovers import RemoveLeftovers
     from sluice.usecases.steer_pools import SteerPools
     from sluice.usecases.submit import Submit
     from sluice.usecases.sweep import Sweep
@@ -175,7 +176,19 @@ def weigh() -> Weigh:
 
 @cache
 def archives() -> CheckpointArchives:
-    return CheckpointArchives(client("s3"), lambda: client("ecr"))
+    return CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints())
+
+
+def checkpoints() -> str:
+    """Below which address node agents store archives."""
+    return f"s3://{_env('BUCKET')}/checkpoints/"
+
+
+@cache
+def remove_leftovers() -> RemoveLeftovers:
+    from sluice.usecases.remove_leftovers import RemoveLeftovers
+
+    return RemoveLeftovers(archives(), migrations(), workloads(), clock())
 
 
 @cache
@@ -276,7 +289,7 @@ def act() -> Act:
         weigh(),
         offerings(),
         pools(),
-        f"s3://{_env('BUCKET')}/checkpoints/",
+        checkpoints(),
     )
 
 

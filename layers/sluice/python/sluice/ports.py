@@ -18,6 +18,7 @@ from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.workload import Change, Place, Workload
 from sluice.core.moves.checkpointing import Checkpoint
 from sluice.core.moves.interruption import Notice
+from sluice.core.moves.leftovers import Stored
 from sluice.core.moves.losses import Loss
 from sluice.core.moves.migration import Advance, Migration
 from sluice.core.scheduling.usage import PastUse
@@ -510,6 +511,14 @@ class Archives(Protocol):
 
     def remove(self, checkpoint: Checkpoint) -> None:
         """Archive and image; what is gone already counts as removed. Raises SluiceError."""
+        ...
+
+    def stored(self, ids: str) -> Iterable[Stored]:
+        """All archives of workloads whose ids begin so. Raises SluiceError."""
+        ...
+
+    def discard(self, uri: str) -> None:
+        """One archive; one that is gone counts as removed. Raises SluiceError."""
         ...
 
 

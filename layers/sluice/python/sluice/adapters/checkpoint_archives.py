@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 import urllib3
 from botocore.exceptions import ClientError
 
+from sluice.core.moves.leftovers import Stored
 from sluice.errors import SluiceError
 from sluice.ports import Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from mypy_boto3_s3 import S3Client
 
@@ -25,16 +26,22 @@ if TYPE_CHECKING:
 
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")
 LOOPBACK = re.compile(r"(?P<host>(127\.0\.0\.1|localhost)(:\d+)?)/(?P<name>.+)")
+PLACE = re.compile(r"(?P<workload>[^/]+)/(?P<generation>\d+)/[^/]+/[^/]+\.tar")
 ABSENT = {"404", "NoSuchKey", "NotFound"}
 GONE = (200, 202, 404)
 
 
 @dataclass(frozen=True)
 class CheckpointArchives:
-    """`ecr` makes the client, which only deployments with images need."""
+    """`ecr` makes the client, which only deployments with images need.
+
+    `address` (`s3://BUCKET/PREFIX/`) is where node agents store archives, as
+    `WORKLOAD/GENERATION/ORDER/POD.tar`.
+    """
 
     s3: S3Client
     ecr: Callable[[], Any]
+    address: str
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False))
 
     def look(self, checkpoint: Checkpoint) -> Archive | None:
@@ -58,6 +65,27 @@ class CheckpointArchives:
     def remove(self, checkpoint: Checkpoint) -> None:
         for piece in checkpoint.pieces:
             self._remove(piece)
+
+    def stored(self, ids: str) -> Iterator[Stored]:
+        bucket, prefix = _place(self.address)
+        pages = self.s3.get_paginator("list_objects_v2")
+        try:
+            for page in pages.paginate(Bucket=bucket, Prefix=f"{prefix}{ids}"):
+                for entry in page.get("Contents", []):
+                    found = PLACE.fullmatch(entry["Key"].removeprefix(prefix))
+                    if found:
+                        uri = f"s3://{bucket}/{entry['Key']}"
+                        at = int(entry["LastModified"].timestamp() * 1000)
+                        yield Stored(uri, found["workload"], int(found["generation"]), at)
+        except ClientError as error:
+            raise SluiceError(f"{self.address} cannot be listed: {error}") from error
+
+    def discard(self, uri: str) -> None:
+        bucket, key = _place(uri)
+        try:
+            self.s3.delete_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            raise SluiceError(f"{uri} cannot be removed: {error}") from error
 
     def _remove(self, piece: Part) -> None:
         try:

@@ -1,0 +1,50 @@
+"""Remove archives that no catalogue names, once it is certain that none will."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluice.core.moves.leftovers import OLD_MS, Stored, leftovers
+from sluice.ports import Archives, Clock, Migrations, Workloads
+
+LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids
+LOOK_MS = 2_700_000  # so that all of them have their turn within a day
+
+
+@dataclass(frozen=True)
+class RemoveLeftovers:
+    """Called every minute; lists one part of the bucket in each turn of 45 minutes.
+
+    What is asked twice, or left out for a day, does no harm.
+    """
+
+    archives: Archives
+    migrations: Migrations
+    workloads: Workloads
+    clock: Clock
+    looked: set[int] = field(default_factory=set)
+    """The turn that this process has taken."""
+
+    def __call__(self) -> list[str]:
+        """The addresses of what was removed. Raises SluiceError."""
+        now = self.clock.now()
+        turn = now // LOOK_MS
+        if turn in self.looked:
+            return []
+        of: dict[str, list[Stored]] = {}
+        for each in self.archives.stored(LOOKS[turn % len(LOOKS)]):
+            if now - each.at > OLD_MS:
+                of.setdefault(each.workload, []).append(each)
+        records = {w.id: w for w in self.workloads.get_many(of)}
+        found = [
+            uri
+            for workload, stored in of.items()
+            for uri in leftovers(
+                stored, records.get(workload), self.migrations.checkpoints(workload), now
+            )
+        ]
+        for uri in found:
+            self.archives.discard(uri)
+        self.looked.clear()
+        self.looked.add(turn)
+        return found
