@@ -1,8 +1,11 @@
 """What any node promises to pods; nothing here knows of which kind the node is."""
 
 import base64
+from typing import Any
 
 import pytest
+from sluice.core.lifecycle.stuck_pods import in_preparation, warning
+from sluice.core.values.reasons import Reason
 
 from local.node.api import ApiError
 from tests.contract.node.cluster import Cluster, until
@@ -232,6 +235,33 @@ def test_a_pod_waits_for_its_config_map(cluster: Cluster) -> None:
     cluster.create("configmaps", {"metadata": {"name": "late"}, "data": {"k": "here"}})
 
     assert cluster.output(name) == "here\n"
+
+
+@pytest.mark.parametrize(
+    ("volume", "advice"),
+    [
+        ({"secret": {"secretName": "absent"}}, "create secret absent in its namespace"),
+        ({"configMap": {"name": "absent"}}, "create configmap absent in its namespace"),
+        (
+            {"persistentVolumeClaim": {"claimName": "absent"}},
+            "create persistentvolumeclaim absent in its namespace",
+        ),
+    ],
+    ids=["secret", "configMap", "claim"],
+)
+def test_the_events_of_a_pod_without_its_volume_say_what_is_missing(
+    cluster: Cluster, volume: dict[str, Any], advice: str
+) -> None:
+    mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    name = cluster.run("true", container=mount, volumes=[{"name": "data", **volume}])
+
+    said = until(lambda: warning(cluster.events(name)), "a warning")
+
+    assert said.code is Reason.VOLUME_MOUNT
+    assert said.message.lower().endswith(f"{advice}, or name another one")
+    pod = cluster.pod(name)
+    assert pod
+    assert in_preparation(pod)
 
 
 def test_the_termination_message_arrives(cluster: Cluster) -> None:

@@ -287,7 +287,8 @@ def test_a_placeholder_without_its_image_still_shows_that_its_node_is_there(
 ) -> None:
     containers: list[dict[str, Any]] = [{"name": "main", "state": {"waiting": {"reason": waiting}}}]
 
-    assert ready([{"status": {"phase": phase, "containerStatuses": containers}}]) is there
+    status = {"phase": phase, "containerStatuses": containers}
+    assert ready([{"metadata": {"uid": "u"}, "spec": {}, "status": status}]) is there
 
 
 def steps(move: Migration, view: View, now: int) -> Migration:

@@ -325,7 +325,8 @@ def test_a_container_that_cannot_be_made_is_told_and_waited_for(word: str) -> No
 
     told = plane.record()
     assert told.state is State.DISPATCHED
-    message = f'{word}: container main: secret "token" not found'
+    advice = "create secret token in its namespace, or name another one"
+    message = f'{word}: container main: secret "token" not found; {advice}'
     assert told.reason == {"code": "MISCONFIGURATION:ContainerStart", "message": message}
     assert message in settled(told)
 
@@ -349,6 +350,211 @@ def test_a_container_that_could_never_be_made_returns_to_its_queue_with_that_rea
     assert intent is not None
     assert (intent.kind, intent.reason) == (IntentKind.REQUEUE, "MISCONFIGURATION:ContainerStart")
     assert 'secret "token" not found' in intent.message
+
+
+def warn(plane: Plane, reason: str, message: str, at: str = "2026-11-21T08:00:00Z") -> None:
+    """As the kubelet and the attach controller tell of a pod."""
+    uid = plane.kubernetes.objects["Pod", NAMESPACE, POD]["metadata"]["uid"]
+    number = next(plane.kubernetes.numbers)
+    plane.kubernetes.create(
+        {
+            "kind": "Event",
+            "metadata": {"name": f"event-{number}", "namespace": NAMESPACE},
+            "involvedObject": {"uid": uid},
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": at,
+        }
+    )
+
+
+def in_preparation(plane: Plane) -> None:
+    """The pod has a node, which does not start it."""
+    plane.dispatched()
+    no_pod_ready(plane)
+    waiting = {"reason": "ContainerCreating"}
+    containers = [{"name": "main", "state": {"waiting": waiting}}]
+    set_status(plane, "Pod", POD, phase="Pending", containerStatuses=containers)
+    plane.clock.pass_ms(11 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "code", "advice"),
+    [
+        (
+            "FailedMount",
+            'MountVolume.SetUp failed for volume "keys" : secret "token" not found',
+            "MISCONFIGURATION:VolumeMount",
+            "; create secret token in its namespace, or name another one",
+        ),
+        (
+            "FailedMount",
+            "ConfigMap 'settings' has no key 'a.ini'",
+            "MISCONFIGURATION:VolumeMount",
+            "; add the key a.ini to ConfigMap settings, or name another one",
+        ),
+        (
+            "FailedMount",
+            'MountVolume.SetUp failed for volume "c" : references non-existent config key: a.ini',
+            "MISCONFIGURATION:VolumeMount",
+            "; add the key a.ini, or name another one",
+        ),
+        (
+            "FailedMount",
+            "driver name s3.csi.aws.com not found in the list of registered CSI drivers",
+            "MISCONFIGURATION:VolumeMount",
+            "; the cluster needs the CSI driver s3.csi.aws.com",
+        ),
+        (
+            "FailedAttachVolume",
+            'AttachVolume.Attach failed for volume "pvc-1" : rpc error: code = Internal',
+            "MISCONFIGURATION:VolumeMount",
+            "",
+        ),
+        (
+            "FailedCreatePodSandBox",
+            "Failed to create pod sandbox: plugin type=aws-cni failed (add): no free address",
+            "PLATFORM:PodSandbox",
+            "",
+        ),
+    ],
+)
+def test_what_a_node_cannot_prepare_is_told_with_what_to_change(
+    word: str, said: str, code: str, advice: str
+) -> None:
+    plane = Plane()
+    in_preparation(plane)
+    warn(plane, "BackOff", "of no concern", "2026-11-21T09:00:00Z")
+    warn(plane, word, said)
+
+    plane.look()
+
+    told = plane.record()
+    assert told.state is State.DISPATCHED
+    assert told.reason == {"code": code, "message": f"{word}: {said}{advice}"}
+    plane.clock.pass_ms(LATE)
+    plane.look()
+    intent = plane.record().intent
+    assert intent is not None
+    assert (intent.kind, intent.reason) == (IntentKind.REQUEUE, code)
+    assert said in intent.message
+
+
+def test_the_cause_counts_more_than_its_repetition_and_the_newest_more_than_the_old() -> None:
+    plane = Plane()
+    in_preparation(plane)
+    warn(plane, "FailedMount", 'secret "old" not found', "2026-11-21T07:00:00Z")
+    warn(plane, "FailedMount", 'secret "new" not found', "2026-11-21T08:00:00Z")
+    timed_out = "Unable to attach or mount volumes: unmounted volumes=[v]: timed out waiting"
+    warn(plane, "FailedMount", timed_out, "2026-11-21T09:00:00Z")
+
+    plane.look()
+
+    assert 'secret "new" not found' in plane.record().reason["message"]
+
+
+def test_a_pod_that_is_prepared_without_a_warning_is_waited_for() -> None:
+    plane = Plane()
+    in_preparation(plane)
+    warn(plane, "Scheduled", "of no concern")
+
+    plane.look()
+
+    assert not plane.record().reason
+
+
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_a_warning_from_before_a_pod_ran_is_of_no_concern(phase: str) -> None:
+    plane = Plane()
+    in_preparation(plane)
+    warn(plane, "FailedMount", 'secret "token" not found')
+    running = [{"name": "main", "state": {"running": {}}}]
+    set_status(plane, "Pod", POD, phase=phase, containerStatuses=running)
+
+    plane.look()
+
+    assert not plane.record().reason
+
+
+def test_events_are_not_asked_for_before_a_node_had_its_time() -> None:
+    plane = Plane()
+    in_preparation(plane)
+    plane.clock.pass_ms(-5 * SECOND)
+    warn(plane, "FailedMount", 'secret "token" not found')
+
+    plane.look()
+
+    assert not plane.record().reason
+
+
+def test_events_that_may_not_be_read_hinder_nothing() -> None:
+    class Closed(FakeKubernetes):
+        def list(self, kind: str, **options: str) -> Any:
+            if kind == "Event":
+                raise ClusterError('cannot list resource "events"', 403)
+            return super().list(kind, **options)
+
+    plane = Plane(kubernetes=Closed())
+    in_preparation(plane)
+
+    observe = plane.observe()
+    observe.reconcile(CLUSTER, plane.kubernetes)
+
+    assert [str(each) for each in observe.troubles] == ['cannot list resource "events"']
+    assert plane.record().state is State.DISPATCHED
+
+
+def test_the_events_of_a_pod_are_asked_for_twice_a_minute_and_of_many_a_few_at_a_time() -> None:
+    seen, now = Seen(), 100 * SECOND
+    records = [
+        admitted(f"w{n}", state=State.DISPATCHED, uid="u", dispatched_at=1) for n in range(30)
+    ]
+    for workload in records:
+        labels = {"sluice.dev/workload": workload.id, "sluice.dev/generation": "0"}
+        metadata = {"name": workload.id, "uid": workload.id, "labels": labels}
+        pod = {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}
+        seen.take("Pod", "ADDED", pod)
+
+    asked = [[], [], []]
+    for turn, at in enumerate((now, now + 1, now + 31 * SECOND)):
+        for pod in seen.long_prepared(records, at):
+            seen.hear(pod, None, at)
+            asked[turn].append(pod["metadata"]["uid"])
+
+    assert [len(each) for each in asked] == [20, 10, 20]
+    assert not set(asked[0]) & set(asked[1])
+
+
+def test_a_claim_that_is_not_there_is_told_before_there_is_a_node() -> None:
+    plane = Plane()
+    plane.dispatched()
+    no_pod_ready(plane)
+    said = '0/1 nodes are available: persistentvolumeclaim "data" not found.'
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    set_status(plane, "Pod", POD, phase="Pending", conditions=[unscheduled | {"message": said}])
+
+    plane.look()
+
+    told = plane.record().reason
+    assert told["code"] == "MISCONFIGURATION:VolumeMount"
+    assert told["message"].endswith(
+        "create persistentvolumeclaim data in its namespace, or name another one"
+    )
+
+
+def test_an_image_that_was_pulled_with_a_secret_names_it() -> None:
+    plane = Plane()
+    plane.dispatched()
+    pod = plane.kubernetes.objects["Pod", NAMESPACE, POD]
+    pod["spec"]["imagePullSecrets"] = [{"name": "registry"}]
+
+    cannot_start(plane, "ErrImagePull", "401 Unauthorized")
+
+    intent = plane.record().intent
+    assert intent is not None
+    assert intent.message.endswith(
+        "401 Unauthorized; pulled with the secret registry: see that it is right"
+    )
 
 
 def test_a_pod_that_waits_for_other_reasons_is_waited_for() -> None:

@@ -21,6 +21,7 @@ from sluice.core.clusters.observation import (
     unfinished_business,
 )
 from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.stuck_pods import warning
 from sluice.core.lifecycle.workload import Change, State, Workload
 from sluice.core.moves.marks import FIRST, MOVE, ORDER, YIELD, answer, marks_on
 from sluice.errors import ClusterError
@@ -182,6 +183,7 @@ class Observe:
         known, now = {w.id: w for w in records}, self.clock.now()
         seen.settle(known, now - RECENT_MS)
         seen.inventory = newest_by_node(self.nodes.of(name))
+        self.hear_warnings(cluster, seen, records, now)
         unknown = [i for i in seen.ids() if i not in known]
         known |= {w.id: w for w in self.workloads.get_many(unknown)}
         changes = [c for w in known.values() for c in judge(w, seen, now, self.pods_ready_ms)]
@@ -208,6 +210,7 @@ class Observe:
         """
         now = self.clock.now()
         records = self.workloads.get_many(self.workloads.active(name))
+        self.hear_warnings(cluster, seen, records, now)
         self.apply(
             cluster, seen, [c for w in records for c in judge(w, seen, now, self.pods_ready_ms)]
         )
@@ -216,6 +219,20 @@ class Observe:
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
         return due
+
+    def hear_warnings(
+        self, cluster: Cluster, seen: Seen, records: Sequence[Workload], now: int
+    ) -> None:
+        """Ask for the events of pods that do not start: only they tell of volumes and sandboxes."""
+        for pod in seen.long_prepared(records, now):
+            metadata = pod["metadata"]
+            about = f"involvedObject.uid={metadata['uid']}"
+            try:
+                events, _ = cluster.list("Event", field=about, namespace=metadata["namespace"])
+            except ClusterError as error:  # a right that an older manifest did not give, say
+                self.troubles.append(error)
+                return
+            seen.hear(pod, warning(events), now)
 
     def remind(self, name: str, records: Sequence[Workload], seen: Seen, now: int) -> None:
         if again := unfinished_business(records, seen, now):

@@ -10,6 +10,7 @@ from sluice.core.accounts import machines
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
+from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
 from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload
 from sluice.core.moves.checkpointing import DUMPING, mode
 from sluice.core.moves.compatibility import cpu_of
@@ -25,6 +26,10 @@ Document = dict[str, Any]
 Key = tuple[str, int]
 
 LATE_DISPATCH_MS = 15_000
+PREPARED_MS = 10_000
+"""After so long, images and volumes are there as a rule, and a node has warned if one is not."""
+ASK_AGAIN_MS = 30_000
+MOST_ASKED = 20  # pods at one look: large images take long, too
 CHECKPOINT = "sluice.dev/checkpoint"
 
 
@@ -44,6 +49,10 @@ class Seen:
     """Nodes that stand in the inventory; their ends are understood."""
     strange: set[str] = field(default_factory=set)
     """Nodes with pods of ours that do not stand there yet."""
+    warned: dict[str, Stuck] = field(default_factory=dict)
+    """What events say of pods (by UID) that are being prepared."""
+    asked: dict[str, int] = field(default_factory=dict)
+    """Pods (by UID) whose events were asked for, and when."""
     inventory: dict[str, Document] = field(default_factory=dict)
     """By node name: machines with their prices, as last counted; those that are gone stay."""
 
@@ -61,7 +70,7 @@ class Seen:
             return "ended"
         if job_status.all_ready(job):
             return "ready"
-        return str(job_status.stuck(self.pods_of(*key)) or "")
+        return str(stuck(self.pods_of(*key), self.warned) or "")
 
     def take(self, kind: str, change: str, document: Document) -> Key | None:
         """Remember one event; the workload and generation that it is about."""
@@ -75,6 +84,8 @@ class Seen:
                 pods.pop(uid, None)
                 self.leaving.pop(uid, None)
                 self.gated.pop(uid, None)
+                self.warned.pop(uid, None)
+                self.asked.pop(uid, None)
             else:
                 pods[uid] = document
                 if (node := document["spec"].get("nodeName")) and node not in self.counted:
@@ -113,6 +124,28 @@ class Seen:
                 del self.jobs[key]
                 self.pods.pop(key, None)
 
+    def long_prepared(self, records: Iterable[Workload], now: int) -> list[Document]:
+        """Pods that do not start, of workloads that have not: whose events may say why."""
+        waiting = [
+            pod
+            for w in records
+            if w.state is State.DISPATCHED and not w.started_at
+            for pod in self.pods_of(w.id, w.generation)
+            if in_preparation(pod) and now - w.dispatched_at > PREPARED_MS
+        ]
+        due = [pod for pod in waiting if now - self._asked_at(pod) > ASK_AGAIN_MS]
+        return sorted(due, key=self._asked_at)[:MOST_ASKED]
+
+    def _asked_at(self, pod: Document) -> int:
+        return self.asked.get(pod["metadata"]["uid"], 0)
+
+    def hear(self, pod: Document, said: Stuck | None, now: int) -> None:
+        """What the events of a pod say; Kubernetes forgets them after an hour, and repeats some."""
+        uid = pod["metadata"]["uid"]
+        self.asked[uid] = now
+        if said is not None:
+            self.warned[uid] = said
+
     def ids(self) -> list[str]:
         return list(dict.fromkeys(workload for workload, _ in self.jobs))
 
@@ -140,12 +173,17 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
             yield lifecycle.finish(workload, _result(ended, pods), now, machine)
     elif workload.state is State.DISPATCHED:
         machine = machines.held(pods, seen.inventory, workload.machine)
-        for change in _ongoing(workload, job, pods, now, pods_ready_ms):
+        for change in _ongoing(workload, job, pods, seen.warned, now, pods_ready_ms):
             yield lifecycle.noting(change, machine)
 
 
 def _ongoing(
-    workload: Workload, job: Document, pods: Sequence[Document], now: int, pods_ready_ms: int
+    workload: Workload,
+    job: Document,
+    pods: Sequence[Document],
+    warned: Mapping[str, Stuck],
+    now: int,
+    pods_ready_ms: int,
 ) -> Iterator[Change]:
     """Of a Job that has not ended."""
     if (too_dear := overspent(workload, now)) is not None:
@@ -154,7 +192,7 @@ def _ongoing(
         if job_status.all_ready(job):
             yield lifecycle.start(workload, now)
         else:
-            yield from _not_started(workload, pods, now, pods_ready_ms)
+            yield from _not_started(workload, pods, warned, now, pods_ready_ms)
     elif begun_anew(workload, pods):
         message = "its machine vanished, and Kubernetes began anew; it goes on from its checkpoint"
         intent = Intent(IntentKind.MIGRATE, Reason.RESTORING_CHECKPOINT, message)
@@ -162,21 +200,25 @@ def _ongoing(
 
 
 def _not_started(
-    workload: Workload, pods: Sequence[Document], now: int, pods_ready_ms: int
+    workload: Workload,
+    pods: Sequence[Document],
+    warned: Mapping[str, Stuck],
+    now: int,
+    pods_ready_ms: int,
 ) -> Iterator[Change]:
     """An image that cannot be had ends it; what may yet be mended, such as a Secret, is waited for.
 
     The kubelet's message may differ at each of its attempts, so only another word is told again.
     """
-    stuck = job_status.stuck(pods)
-    if stuck is not None and stuck.code is Reason.IMAGE_PULL:
-        yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, stuck.code, str(stuck)))
+    why = stuck(pods, warned)
+    if why is not None and why.code is Reason.IMAGE_PULL:
+        yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, why.code, str(why)))
     elif now - workload.dispatched_at > pods_ready_ms:
-        yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, stuck))
-    elif stuck is not None:
+        yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, why))
+    elif why is not None:
         told = workload.reason.get("code"), workload.reason.get("message", "").partition(":")[0]
-        if told != (stuck.code, stuck.word):
-            yield lifecycle.hinder(workload, stuck.code, str(stuck))
+        if told != (why.code, why.word):
+            yield lifecycle.hinder(workload, why.code, str(why))
 
 
 def begun_anew(workload: Workload, pods: Sequence[Document]) -> bool:
@@ -320,15 +362,13 @@ def _result(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any
     return result
 
 
-def _too_late(
-    workload: Workload, now: int, pods_ready_ms: int, stuck: job_status.Stuck | None
-) -> Intent:
+def _too_late(workload: Workload, now: int, pods_ready_ms: int, why: Stuck | None) -> Intent:
     wait = backoff_ms(workload.requeues)
     message = (
         f"not all pods were ready within {pods_ready_ms // 1000} s;"
         f" back in the queue, next try in {wait // 1000} s"
     )
     code = Reason.WAITING_FOR_NODE
-    if stuck is not None:
-        code, message = stuck.code, f"{stuck}; {message}"
+    if why is not None:
+        code, message = why.code, f"{why}; {message}"
     return Intent(IntentKind.REQUEUE, code, message, not_before=now + wait)

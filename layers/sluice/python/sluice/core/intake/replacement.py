@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sluice.core.intake.rendering import Placement
 from sluice.core.kinds.requests import pod_requests
-from sluice.core.lifecycle.job_status import stuck
+from sluice.core.lifecycle.stuck_pods import stuck
 from sluice.core.moves.compatibility import node_labels
 
 Document = dict[str, Any]
@@ -91,7 +91,7 @@ def ready(placeholders: Sequence[Mapping[str, Any]]) -> bool:
     reason to let the source wait until its machine is nearly gone.
     """
     return bool(placeholders) and all(
-        (pod.get("status") or {}).get("phase") == "Running" or stuck([pod]) is not None
+        (pod.get("status") or {}).get("phase") == "Running" or stuck([pod], {}) is not None
         for pod in placeholders
     )
 

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
-
-from sluice.core.values.reasons import Reason
 
 WORKLOAD_LABEL = "sluice.dev/workload"
 GENERATION_LABEL = "sluice.dev/generation"
 SUCCEEDED = {"Complete", "Completed", "SuccessCriteriaMet"}
 _FINAL = {"Complete": True, "Completed": True, "Failed": False}
-# What the kubelet says of a container that it cannot start, `state.waiting.reason`.
-_WAITING = {
-    "ErrImagePull": Reason.IMAGE_PULL,
-    "ImagePullBackOff": Reason.IMAGE_PULL,
-    "InvalidImageName": Reason.IMAGE_PULL,
-    "ErrImageNeverPull": Reason.IMAGE_PULL,
-    "CreateContainerConfigError": Reason.CONTAINER_START,
-    "CreateContainerError": Reason.CONTAINER_START,
-    "RunContainerError": Reason.CONTAINER_START,
-}
 
 TOO_LONG = "DeadlineExceeded"  # why a Job failed that ran for its activeDeadlineSeconds
 
@@ -162,36 +149,6 @@ def why_failed(pods: Iterable[Document]) -> str:
         if status.get("phase") == "Failed" and status.get("message"):
             return f"pod {name}: {status.get('reason', 'Failed')}: {status['message']}"
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """Why a container cannot start: the kubelet's word, its message, and what it means to us."""
-
-    code: Reason
-    word: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.word}: {self.message}"
-
-
-def stuck(pods: Iterable[Document]) -> Stuck | None:
-    """A container that cannot start for a reason of its own; an image first, as it ends the run."""
-    found = [each for pod in pods for each in _stuck_in(pod)]
-    found.sort(key=lambda each: each.code is not Reason.IMAGE_PULL)
-    return found[0] if found else None
-
-
-def _stuck_in(pod: Document) -> Iterator[Stuck]:
-    status = pod.get("status") or {}
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or ():
-            waiting = (container.get("state") or {}).get("waiting") or {}
-            if code := _WAITING.get(waiting.get("reason", "")):
-                name, said = container["name"], waiting.get("message") or ""
-                message = said if code is Reason.IMAGE_PULL else f"container {name}: {said}"
-                yield Stuck(code, waiting["reason"], message)
 
 
 def failed_by_itself(pod: Document) -> bool:

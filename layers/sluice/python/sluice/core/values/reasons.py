@@ -54,6 +54,8 @@ class Reason(StrEnum):
     QUEUE_INACTIVE = "MISCONFIGURATION:QueueInactive"
     IMAGE_PULL = "MISCONFIGURATION:ImagePull"
     CONTAINER_START = "MISCONFIGURATION:ContainerStart"
+    VOLUME_MOUNT = "MISCONFIGURATION:VolumeMount"
+    POD_SANDBOX = "PLATFORM:PodSandbox"
     POLICY_DENIED = "MISCONFIGURATION:PolicyDenied"
     SCHEMA_INVALID = "MISCONFIGURATION:SchemaInvalid"
     DEADLINE_PASSED = "MISCONFIGURATION:DeadlinePassed"
@@ -185,6 +187,14 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     Reason.CONTAINER_START: (
         Action.CHANGE_REQUEST,
         "A container cannot be made as described, such as with a Secret that is not there.",
+    ),
+    Reason.VOLUME_MOUNT: (
+        Action.CHANGE_REQUEST,
+        "A volume cannot be mounted, such as of a claim, ConfigMap or Secret that is not there.",
+    ),
+    Reason.POD_SANDBOX: (
+        Action.PLATFORM_FAULT,
+        "Its node cannot make the sandbox that its containers run in, such as its network.",
     ),
     Reason.POLICY_DENIED: (Action.CHANGE_REQUEST, "A policy of the cluster refused the pods."),
     Reason.KEY_REUSED: (
