@@ -9,9 +9,11 @@ import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.workload import Intent, IntentKind, State, after
+from sluice.core.moves.leftovers import OLD_MS, Stored
 from sluice.core.values.identity import workload_id
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.relay import Relay
+from sluice.usecases.remove_leftovers import LOOK_MS, LOOKS
 from sluice.usecases.submit import unauthorised
 
 from functions import act, admit, observe, relay, submit, sweep
@@ -38,6 +40,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
         "admit": plane.admit(),
         "act": plane.act(),
         "sweep": plane.sweep(),
+        "remove_leftovers": plane.remove_leftovers(),
         "relay": relaying,
     }.items():
         monkeypatch.setattr(bootstrap, name, lambda use=use: use)
@@ -310,6 +313,20 @@ def test_sweep_cries_out_when_a_ledger_lies(
     (error,) = caplog.records
     assert error.levelname == "ERROR"
     assert error.__dict__["drift"] == {ROOT: {"a|spot|cpu": -1000}}
+
+
+def test_sweep_tells_which_archives_it_removed(
+    plane: Plane, context: Context, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = f"{LOOKS[plane.clock.now() // LOOK_MS % len(LOOKS)]}gone"
+    uri = f"s3://b/checkpoints/{gone}/0/move-0/p.tar"
+    plane.archives.bucket.append(Stored(uri, gone, 0, plane.clock.now() - OLD_MS - 1))
+
+    with caplog.at_level("INFO"):
+        sweep.handler({}, context)
+
+    assert plane.archives.removed == [uri]
+    assert [record.__dict__["archives"] for record in caplog.records] == [[uri]]
 
 
 def test_observe_notes_what_went_wrong_beside_its_observation(

@@ -16,6 +16,7 @@ from sluice.usecases.migrate import Migrate
 from sluice.usecases.observe import Observe
 from sluice.usecases.periodic import Periodic
 from sluice.usecases.provision import Provision
+from sluice.usecases.remove_leftovers import RemoveLeftovers
 from sluice.usecases.submit import Message, Submit
 from sluice.usecases.sweep import Sweep
 from sluice.usecases.unanswered import Unanswered
@@ -191,6 +192,9 @@ class Plane:
     def sweep(self) -> Sweep:
         unanswered = Unanswered(self.workloads, self.tokens, self.completions, self.clock)
         return Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, unanswered)
+
+    def remove_leftovers(self) -> RemoveLeftovers:
+        return RemoveLeftovers(self.archives, self.migrations, self.workloads, self.clock)
 
     def complete(self) -> Complete:
         return Complete(self.workloads, self.tokens, self.tasks, self.timeline, self.clock)
