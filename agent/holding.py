@@ -31,17 +31,20 @@ class Hold:
 
     In epoch ms: `traced_at`, when CRIU was first seen at work, and `held_at`, when the processes
     worked last; 0 if never, or while they work. Processes are signalled by file descriptors, so
-    that nobody else is hit who has got the number of one that was killed.
+    that nobody else is hit who has got the number of one that was killed. With `dumped` it takes
+    over those that an agent which died has held since their dump.
     """
 
-    def __init__(self, first: int, proc: Path = PROC) -> None:
+    def __init__(self, first: int, proc: Path = PROC, *, dumped: bool = False) -> None:
         self._first, self._proc = first, proc
         self._lock = threading.Lock()
         self._stopped: dict[int, int] = {}  # pid → file descriptor
         self._settled = threading.Event()  # stopped, or never to be any more
         self._timers: list[threading.Timer] = []
         self.traced_at = self.held_at = self._traced_until = 0
-        if first:
+        if first and dumped:
+            self._take_over()
+        elif first:
             self._wake()
             threading.Thread(target=self._await_dump, daemon=True).start()
 
@@ -88,10 +91,22 @@ class Hold:
 
     def _wake(self) -> None:
         """What an agent that died has left stopped: its dump would be restored as it is."""
-        for pid in self._tree():
-            if status_of(pid, self._proc).get("State", "").startswith("T"):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGCONT)
+        for pid in self._found_stopped():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
+
+    def _take_over(self) -> None:
+        self._settled.set()
+        for pid in self._found_stopped():
+            with contextlib.suppress(OSError):
+                self._stopped[pid] = os.pidfd_open(pid)
+
+    def _found_stopped(self) -> list[int]:
+        return [
+            pid
+            for pid in self._tree()
+            if status_of(pid, self._proc).get("State", "").startswith("T")
+        ]
 
     def _await_dump(self) -> None:
         """CRIU traces the first process of a tree from when it stops it until it lets it go."""
@@ -124,10 +139,18 @@ class Holds:
         """Nobody is held beyond the end of the machine, whatever becomes of Sluice meanwhile."""
         if (before := self.known.get(order.uid)) is not None:
             before.release()
-        made = self.known[order.uid] = Hold(first_of(order))
+        return self._keep(order, Hold(first_of(order)))
+
+    def resume(self, order: Order) -> None:
+        """Hold on to what a former agent has held for this order, until it is told otherwise."""
+        if order.uid not in self.known:
+            self._keep(order, Hold(first_of(order), dumped=True))
+
+    def _keep(self, order: Order, hold: Hold) -> Hold:
+        self.known[order.uid] = hold
         if order.deadline:
-            made.release_in(order.deadline / 1000 - time.time())
-        return made
+            hold.release_in(order.deadline / 1000 - time.time())
+        return hold
 
     def going(self, uid: str, grace_seconds: int) -> None:
         """The pod was told to go. Who is not saved, or has been given up, hears its SIGTERM."""

@@ -43,10 +43,12 @@ class Order:
         key = f"{address.path.removeprefix('/')}{self.name}/{self.pod}.tar"
         return (address.netloc if address.scheme == "s3" else ""), key
 
-    @property
-    def tag(self) -> str:
-        """Of the image in the registry."""
-        digest = hashlib.sha256(f"{self.uid}/{self.name}".encode()).hexdigest()[:12]
+    def tag(self, at: int) -> str:
+        """Of the image in the registry of a dump begun `at` (epoch ms).
+
+        Tags are never given again, so the dump of an agent that died may have taken another one.
+        """
+        digest = hashlib.sha256(f"{self.uid}/{self.name}/{at}".encode()).hexdigest()[:12]
         return f"{self.workload}-{self.generation}-{digest}"
 
     @property
@@ -89,13 +91,23 @@ class Order:
 
 def order_of(pod: Mapping[str, Any]) -> Order | None:
     """The order that waits for an answer; None if there is none."""
+    order = borne_by(pod)
+    return None if order is None or _answer(pod).get("order") == order.name else order
+
+
+def held_for(pod: Mapping[str, Any]) -> Order | None:
+    """The order that a pod was stopped for when it was answered; None if it was not."""
+    order, said = borne_by(pod), _answer(pod)
+    return order if order and said.get("order") == order.name and said.get("held") else None
+
+
+def borne_by(pod: Mapping[str, Any]) -> Order | None:
+    """The order that a running pod bears, answered or not."""
     metadata = pod["metadata"]
     marks, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     name = marks.get(ORDER)
     running = (pod.get("status") or {}).get("phase") == "Running"
     if not name or not running or WORKLOAD not in labels:
-        return None
-    if answered(marks) == name:
         return None
     return Order(
         name=name,
@@ -113,10 +125,10 @@ def order_of(pod: Mapping[str, Any]) -> Order | None:
     )
 
 
-def answered(marks: Mapping[str, str]) -> str | None:
-    """The order that was answered last."""
+def _answer(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was said of the last order; empty if nothing, or nothing that can be read."""
     try:
-        done = json.loads(marks.get(DONE, "null"))
+        done = json.loads((pod["metadata"].get("annotations") or {}).get(DONE, "null"))
     except ValueError:
-        return None
-    return done.get("order") if isinstance(done, dict) else None
+        return {}
+    return done if isinstance(done, dict) else {}

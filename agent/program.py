@@ -10,7 +10,7 @@ import urllib3
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
-from agent.orders import DONE, ORDER, WORKLOAD, Order, order_of
+from agent.orders import DONE, ORDER, WORKLOAD, Order, held_for, order_of
 from agent.saving import Saver
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Agent:
         self.nodes = nodes
         self.saver = saver
         self.taken: set[tuple[str, str]] = set()  # uid of the pod, name of the order
+        self.met: set[str] = set()  # by uid
         self.pool = ThreadPoolExecutor(AT_ONCE, "save")
 
     def run(self, stop: threading.Event) -> None:
@@ -71,10 +72,17 @@ class Agent:
             if event["type"] in {"ADDED", "MODIFIED"}:
                 self.look(event["object"])
             elif event["type"] == "DELETED":
-                self.saver.holds.forget(event["object"]["metadata"]["uid"])
+                uid = event["object"]["metadata"]["uid"]
+                self.saver.holds.forget(uid)
+                self.met.discard(uid)
 
     def look(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
+        if metadata["uid"] not in self.met:
+            held = held_for(pod)
+            if held is not None and self.nodes.serve(self.api, held.node):
+                self.saver.holds.resume(held)
+            self.met.add(metadata["uid"])
         if metadata.get("deletionTimestamp"):
             grace = metadata.get("deletionGracePeriodSeconds", 0)
             self.saver.holds.going(metadata["uid"], grace)

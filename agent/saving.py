@@ -94,7 +94,7 @@ class Saver:
         try:
             size = archive.stat().st_size
             with ThreadPoolExecutor(2) as beside:
-                pushed = beside.submit(self._push, order.tag, archive, container)
+                pushed = beside.submit(self._push, order.tag(at), archive, container)
                 summed = beside.submit(_digest, archive)
                 self.uploads.upload_file(str(archive), bucket, key)
                 image, digest = pushed.result(), summed.result()

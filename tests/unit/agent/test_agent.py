@@ -104,6 +104,16 @@ def test_a_dump_is_in_the_bucket_and_in_the_registry(tmp_path: Path) -> None:
     assert machine.uploaded == [("bucket", "checkpoints/w1/2/move-2/pod-1.tar")]
 
 
+def test_an_order_that_is_carried_out_again_gets_another_image(tmp_path: Path) -> None:
+    first = answered(FakeMachine(tmp_path))
+    time.sleep(0.002)
+    second = answered(FakeMachine(tmp_path))
+
+    assert isinstance(first, Saved)
+    assert isinstance(second, Saved)
+    assert (first.uri, first.image != second.image) == (second.uri, True)
+
+
 def test_nodes_that_restore_archives_need_no_registry(tmp_path: Path) -> None:
     saved = answered(FakeMachine(tmp_path), images=False)
 

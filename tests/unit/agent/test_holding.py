@@ -155,6 +155,50 @@ def test_a_run_whose_order_is_taken_back_goes_on(
     until(lambda: [state(run[0].pid), state(run[1])] == ["S", "S"])
 
 
+@pytest.mark.parametrize(
+    ("change", "then"),
+    [
+        ({"annotations": {}}, ["S", "S"]),
+        ({"deletionTimestamp": "now", "deletionGracePeriodSeconds": 30}, ["S", "S"]),
+        ({"deletionTimestamp": "now", "deletionGracePeriodSeconds": 1}, ["Z", ""]),
+    ],
+    ids=["taken back", "given up", "saved"],
+)
+def test_an_agent_that_starts_again_holds_on_to_whom_the_former_has_held(
+    tmp_path: Path,
+    run: tuple[subprocess.Popen[str], int],
+    change: dict[str, Any],
+    then: list[str],
+) -> None:
+    machine = FakeMachine(tmp_path)
+    done = told(Holds(), machine)
+    until(lambda: [state(run[0].pid), state(run[1])] == ["T", "T"])
+    pod = a_pod(**ORDERED, checkpoint_done=json.dumps(done))
+    pod["metadata"]["labels"]["sluice.dev/workload"] = WORKLOAD
+    agent = Agent(client.CoreV1Api(), Nodes("node-1"), saver_of(machine, Holds()))
+
+    agent.look(pod)
+    assert [state(run[0].pid), state(run[1])] == ["T", "T"]
+    agent.look({**pod, "metadata": {**pod["metadata"], **change}})
+
+    until(lambda: state(run[0].pid) == then[0] and state(run[1]).strip("Z") == then[1])
+
+
+def test_an_agent_that_starts_again_leaves_alone_who_was_not_held(
+    tmp_path: Path, run: tuple[subprocess.Popen[str], int]
+) -> None:
+    order = {**ORDERED, "checkpoint_order": "periodic-1-1"}
+    machine = FakeMachine(tmp_path)
+    done = told(Holds(), machine, checkpoint_order="periodic-1-1")
+    pod = a_pod(**order, checkpoint_done=json.dumps(done))
+    pod["metadata"]["labels"]["sluice.dev/workload"] = WORKLOAD
+    holds = Holds()
+
+    Agent(client.CoreV1Api(), Nodes("node-1"), saver_of(machine, holds)).look(pod)
+
+    assert not holds.known
+
+
 def test_a_grace_that_is_shortened_at_once_leaves_no_time_to_go_on(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int]
 ) -> None:
