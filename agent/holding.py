@@ -185,6 +185,20 @@ def first_of(order: Order, proc: Path = PROC) -> int:
     return found[0] if len(found) == 1 else 0
 
 
+def untraced(order: Order, seconds: float, proc: Path = PROC) -> bool:
+    """Whether nobody traces the run, by the end of these seconds.
+
+    The dump of an agent that died goes on without it. Its end is not that of the dump that comes
+    next, and CRIU cannot trace whom somebody else does.
+    """
+    first, deadline = first_of(order, proc), time.monotonic() + seconds
+    while first and status_of(first, proc).get("TracerPid", "0") != "0":
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
 def cgroup_of(pid: int, proc: Path) -> str:
     with contextlib.suppress(OSError):
         return (proc / str(pid) / "cgroup").read_text()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent.holding import Hold, Holds
+from agent.holding import Hold, Holds, untraced
 from agent.kubelet import CheckpointRefusedError
 from agent.orders import Order
 from agent.registry import PushRefusedError
@@ -64,18 +64,21 @@ class Saver:
             return order.failed("only pods of one container can be saved", at=at)
         if not order.place[0]:
             return order.failed("the pod does not say where its checkpoints go", at=at)
-        return self._dump(order, at, self.holds.begin(order) if order.holds else Hold(0))
+        return self._dump(order, at)
 
-    def _dump(self, order: Order, at: int, hold: Hold) -> str:
+    def _dump(self, order: Order, at: int) -> str:
         """Dump, then upload and push side by side; the node's copy goes in any case.
 
         Who moves works no more from the dump on, unless the dump is lost.
         """
         began = time.monotonic()
         (container,), (bucket, key) = order.containers, order.place
-        left = order.deadline // 1000 - int(time.time()) if order.deadline else DUMP_SECONDS
+        if not untraced(order, _seconds_left(order)):
+            return order.failed("its processes are traced already, as by another dump", at=at)
+        left = _seconds_left(order)
         if left < 1:
             return order.failed("no time is left", at=at)
+        hold = self.holds.begin(order) if order.holds else Hold(0)
         failures: tuple[type[Exception], ...] = (
             CheckpointRefusedError,
             PushRefusedError,
@@ -119,6 +122,10 @@ class Saver:
         """The image that a runtime restores; empty where nodes restore the archive itself."""
         repository = self.repository()
         return repository.push(tag, archive, container) if repository else ""
+
+
+def _seconds_left(order: Order) -> int:
+    return order.deadline // 1000 - int(time.time()) if order.deadline else DUMP_SECONDS
 
 
 def _digest(archive: Path) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from kubernetes import client
 from sluice.core.moves.marks import MOVE, YIELD
 
 from agent import orders
-from agent.holding import Hold, Holds, first_of
+from agent.holding import Hold, Holds, first_of, untraced
 from agent.orders import Order, order_of
 from agent.program import Agent, Nodes
 from agent.saving import Saver
@@ -268,6 +269,23 @@ def test_what_an_agent_left_stopped_when_it_died_is_woken_before_it_is_dumped(
     told(Holds(), Looking(tmp_path))
 
     assert seen == ["S", "S"]
+
+
+def test_the_dump_of_an_agent_that_died_is_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "11"
+    folder.mkdir()
+    (folder / "stat").write_text("11 (python) S 1 1 1")
+    (folder / "environ").write_bytes(f"SLUICE_WORKLOAD_ID={WORKLOAD}\0".encode())
+    (folder / "status").write_text("TracerPid:\t4711\n")
+    order = an_order()
+
+    assert not untraced(order, 0.02, tmp_path)
+    with ThreadPoolExecutor(1) as beside:
+        waiting = beside.submit(untraced, order, PATIENCE_SECONDS, tmp_path)
+        time.sleep(0.05)
+        assert not waiting.done()
+        (folder / "status").write_text("TracerPid:\t0\n")
+        assert waiting.result()
 
 
 def test_of_several_runs_of_a_workload_only_the_cgroup_tells_which_is_meant(
