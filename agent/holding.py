@@ -152,14 +152,22 @@ class Holds:
             hold.release_in(order.deadline / 1000 - time.time())
         return hold
 
-    def going(self, uid: str, grace_seconds: int) -> None:
-        """The pod was told to go. Who is not saved, or has been given up, hears its SIGTERM."""
-        if (hold := self.known.get(uid)) is None:
-            return
-        if grace_seconds <= SAVED_GRACE_SECONDS:
+    def going(self, uid: str, grace_seconds: int, order: Order | None) -> None:
+        """The pod was told to go. Who is not saved, or has been given up, hears its SIGTERM.
+
+        `order`: what it bears. A kubelet that has begun to wait for the end of a pod waits for as
+        long as it was told first, so who is saved and works on is ended here too.
+        """
+        hold = self.known.get(uid)
+        if grace_seconds > SAVED_GRACE_SECONDS:
+            if hold is not None:
+                hold.release_in(SECOND_THOUGHTS_SECONDS)
+        elif hold is not None:
             hold.kill()
-        else:
-            hold.release_in(SECOND_THOUGHTS_SECONDS)
+        elif order is not None:
+            self.known[uid] = working = Hold(first_of(order, certainly=True))
+            working.stop()
+            working.kill()
 
     def recalled(self, uid: str) -> None:
         """Its order was taken back, as another member of its gang could not be saved."""
@@ -172,14 +180,15 @@ class Holds:
             hold.kill()
 
 
-def first_of(order: Order, proc: Path = PROC) -> int:
+def first_of(order: Order, proc: Path = PROC, *, certainly: bool = False) -> int:
     """The first process of the pod's container; 0 if it is not the only one that it may be.
 
     What was restored has the generation of its dump in its environment, so only the workload
     counts; of several pods of a workload the cgroup tells, where the runtime names it after pods.
+    With `certainly` it has to: the pod may have ended, and its successor run here.
     """
     found = firsts(order.workload, None, proc)
-    if len(found) > 1:
+    if certainly or len(found) > 1:
         names = (order.uid, order.uid.replace("-", "_"))
         found = [pid for pid in found if any(name in cgroup_of(pid, proc) for name in names)]
     return found[0] if len(found) == 1 else 0

@@ -10,7 +10,7 @@ import urllib3
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
-from agent.orders import DONE, ORDER, WORKLOAD, Order, held_for, order_of
+from agent.orders import DONE, ORDER, WORKLOAD, Order, borne_by, held_for, order_of
 from agent.saving import Saver
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Agent:
             self.met.add(metadata["uid"])
         if metadata.get("deletionTimestamp"):
             grace = metadata.get("deletionGracePeriodSeconds", 0)
-            self.saver.holds.going(metadata["uid"], grace)
+            self.saver.holds.going(metadata["uid"], grace, borne_by(pod))
         elif ORDER not in (metadata.get("annotations") or {}):
             self.saver.holds.recalled(metadata["uid"])
         order = order_of(pod)

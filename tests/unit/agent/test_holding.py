@@ -20,7 +20,7 @@ from kubernetes import client
 from sluice.core.moves.marks import MOVE, YIELD
 
 from agent import orders
-from agent.holding import Hold, Holds, first_of, untraced
+from agent.holding import PROC, Hold, Holds, cgroup_of, first_of, untraced
 from agent.orders import Order, order_of
 from agent.program import Agent, Nodes
 from agent.saving import Saver
@@ -133,9 +133,23 @@ def test_who_is_saved_is_killed_and_who_is_given_up_hears_its_signal(
     holds = Holds()
     told(holds, FakeMachine(tmp_path))
 
-    holds.going("another pod", 1)
+    holds.going("another pod", 1, None)
     until(lambda: state(first.pid) == "T")
-    holds.going(UID, grace)
+    holds.going(UID, grace, an_order())
+
+    until(lambda: state(first.pid) == ("Z" if killed else "S"))
+    until(lambda: state(child) in (("", "Z") if killed else ("S",)))
+
+
+@pytest.mark.parametrize(("grace", "killed"), [(1, True), (30, False)])
+def test_who_is_saved_and_works_on_is_killed_when_its_kubelet_would_wait(
+    run: tuple[subprocess.Popen[str], int], grace: int, killed: bool
+) -> None:
+    first, child = run
+    holds, order = Holds(), replace(an_order(), uid=cgroup_of(first.pid, PROC).strip())
+
+    holds.going(order.uid, grace, order)
+    holds.going("another pod", grace, replace(order, uid="another pod"))
 
     until(lambda: state(first.pid) == ("Z" if killed else "S"))
     until(lambda: state(child) in (("", "Z") if killed else ("S",)))
@@ -206,9 +220,9 @@ def test_a_grace_that_is_shortened_at_once_leaves_no_time_to_go_on(
     holds = Holds()
     told(holds, FakeMachine(tmp_path))
 
-    holds.going(UID, 30)  # by the garbage collector, when its Job is deleted
+    holds.going(UID, 30, an_order())  # by the garbage collector, when its Job is deleted
     until(lambda: state(run[0].pid) == "T")
-    holds.going(UID, 1)
+    holds.going(UID, 1, an_order())
 
     assert run[0].wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
@@ -303,4 +317,7 @@ def test_of_several_runs_of_a_workload_only_the_cgroup_tells_which_is_meant(
     assert first_of(an_order(), tmp_path) == 11
     (tmp_path / "11" / "cgroup").write_text("0::/\n")
     assert first_of(an_order(), tmp_path) == 0, "nobody is stopped on a guess"
+    (tmp_path / "12" / "stat").unlink()
+    assert first_of(an_order(), tmp_path) == 11
+    assert first_of(an_order(), tmp_path, certainly=True) == 0, "nor killed in place of another"
     assert (MOVE, YIELD) == orders.HOLDING
