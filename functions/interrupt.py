@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -15,8 +16,8 @@ from sluice import bootstrap
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
-    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
     from aws_lambda_powertools.utilities.typing import LambdaContext
+    from sluice.usecases.interrupt import Handled
 
 logger = Logger()
 metrics = Metrics()
@@ -28,16 +29,21 @@ processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failu
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     # Most batches move nobody; Powertools warns of functions that then have nothing to tell.
     metrics.add_metric("interrupted_workloads", MetricUnit.Count, 0)
+    _, _, _, region, account, *_ = context.invoked_function_arn.split(":")
+    bodies = {record["messageId"]: record["body"] for record in event["Records"]}
+    outcomes = bootstrap.many_notices()(bodies, account=account, region=region)
     return process_partial_response(
-        event=event, record_handler=hear, processor=processor, context=context
+        event=event,
+        record_handler=lambda record: tell(outcomes[record.message_id]),
+        processor=processor,
+        context=context,
     )
 
 
-def hear(record: SQSRecord, lambda_context: LambdaContext) -> None:
-    _, _, _, region, account, *_ = lambda_context.invoked_function_arn.split(":")
+def tell(outcome: Future[list[Handled]]) -> None:
     try:
         with bootstrap.noting()("interrupt"):
-            handled = bootstrap.interrupt()(record.json_body, account=account, region=region)
+            handled = outcome.result()
     except Exception:
         logger.exception("interruption not handled")
         raise

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle.workload import State
 from sluice.errors import ClusterError
+from sluice.usecases.many_notices import ManyNotices
 
 from functions import interrupt
 from tests.unit.functions.conftest import Context
 from tests.unit.functions.events import REGION, sqs
 from tests.unit.migration.town import Town
+from tests.unit.usecases.world import Inline
 
 ACCOUNT = "123456789012"
 
@@ -29,7 +32,9 @@ class NoisyTown(Town):
 @pytest.fixture
 def town(monkeypatch: pytest.MonkeyPatch) -> NoisyTown:
     town = NoisyTown()
-    monkeypatch.setattr(bootstrap, "interrupt", town.interrupt_use)
+    pool: Any = Inline()
+    together = lambda: ManyNotices(town.interrupt_use(), pool)  # noqa: E731
+    monkeypatch.setattr(bootstrap, "many_notices", together)
     return town
 
 
@@ -79,3 +84,22 @@ def test_a_cluster_that_does_not_answer_gives_back_its_own_events_only(
     assert failures(interrupt.handler(batch, context)) == []
     town.pass_quietly(20)
     town.runs_once_more("w")
+
+
+def test_of_many_machines_that_go_at_once_the_one_with_the_dearest_work_is_first(
+    town: NoisyTown, context: Context
+) -> None:
+    nodes = {}
+    for priority, name in enumerate(("cheap", "dear", "dearest")):
+        nodes[name] = town.runs(name)
+        town.kubernetes.objects["Node", "", nodes[name]]["spec"]["unschedulable"] = True
+        town.workloads.write(replace(town.row(name), priority=priority))
+    strange = town.ended("node-4711", "terminated")
+    batch = sqs(strange, *(town.notice(node) for node in nodes.values()), queue="interruptions")
+
+    assert failures(interrupt.handler(batch, context)) == []
+
+    noticed = [
+        line.workload.id for line in town.timeline.lines if line.what == "InterruptionNoticed"
+    ]
+    assert noticed == ["dearest", "dear", "cheap"]

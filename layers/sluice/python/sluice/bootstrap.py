@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from sluice.usecases.complete import Complete
     from sluice.usecases.heard_answers import HeardAnswers
     from sluice.usecases.interrupt import Interrupt
+    from sluice.usecases.many_notices import ManyNotices
     from sluice.usecases.migrate import Migrate
     from sluice.usecases.note_faults import NoteFaults
     from sluice.usecases.observe import Observe
@@ -310,6 +311,13 @@ def interrupt() -> Interrupt:
         pools(),
         ledgers(),
     )
+
+
+@cache
+def many_notices() -> ManyNotices:
+    from sluice.usecases.many_notices import ManyNotices
+
+    return ManyNotices(interrupt())
 
 
 @cache

@@ -185,6 +185,14 @@ class Interrupt:
                     return name, row
         return None
 
+    def doomed(self, notice: Notice) -> list[AtRisk]:
+        """Whose work is on the machine of a notice, the dearest first."""
+        found = self.find(notice)
+        if found is None:
+            return []
+        name, row = found
+        return self.at_risk(self.clusters.cluster(name), row["node"])
+
     def at_risk(self, cluster: Cluster, node: str) -> list[AtRisk]:
         """The workloads with pods of their present generation on a node, the dearest first."""
         pods, _ = cluster.list(
