@@ -16,27 +16,29 @@ import asyncio
 import json
 import os
 import re
+import signal
 import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
+import uvicorn
 from ministack import app as ministack_app
 from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import eks, eventbridge, lambda_svc, scheduler
+from ministack.services import dynamodb, eks, eventbridge, lambda_svc, scheduler
 from ministack.services.cloudformation import provisioners
 
 SUPPORTED = "1.5.33"
 ACCOUNT = os.environ["MINISTACK_ACCOUNT_ID"]
 REGION = os.environ["MINISTACK_REGION"]
 BAD_REQUEST, NOT_FOUND = 400, 404
+EXPRESSIONS = 1024
 
 Json = dict[str, Any]
 Receive = Callable[[], Awaitable[Json]]
@@ -233,6 +235,13 @@ def check_sqs_batches_as_aws_does() -> None:
     iam_actions.extract_iam_action = extract_single
 
 
+def read_each_expression_once() -> None:
+    """Keep what was read of DynamoDB expressions: a query reads its own again for every item."""
+    tokens = lru_cache(EXPRESSIONS)(dynamodb._tokenize)
+    dynamodb._tokenize = lambda expression: list(tokens(expression))
+    dynamodb._condition_syntax_error = lru_cache(EXPRESSIONS)(dynamodb._condition_syntax_error)
+
+
 def put_aws_events(body: bytes) -> tuple[int, bytes]:
     """Publish events with a source such as "aws.ec2", which an ordinary PutEvents refuses.
 
@@ -326,12 +335,22 @@ def main() -> None:
     name_the_caller_of_function_urls()
     count_loopback_as_secure_transport()
     check_sqs_batches_as_aws_does()
+    read_each_expression_once()
     scheduler._SCHEDULE_TICK_INTERVAL = 1  # its 10 s would make every schedule late
-    config = Config()
-    # Never 0.0.0.0: whoever reaches the port can run code as this user.
-    config.bind = [f"127.0.0.1:{os.environ['GATEWAY_PORT']}"]
-    config.keep_alive_timeout = 75
-    asyncio.run(serve(application(clusters), config))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn raises it again once it is done
+    uvicorn.run(
+        application(clusters),
+        host="127.0.0.1",  # never 0.0.0.0: whoever reaches the port can run code as this user
+        port=int(os.environ["GATEWAY_PORT"]),
+        http="httptools",  # MiniStack's own server needs more for HTTP than for most calls
+        lifespan="on",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        date_header=False,  # MiniStack adds its own
+        access_log=False,
+        log_level="warning",
+    )
 
 
 if __name__ == "__main__":
