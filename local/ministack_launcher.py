@@ -39,6 +39,7 @@ ACCOUNT = os.environ["MINISTACK_ACCOUNT_ID"]
 REGION = os.environ["MINISTACK_REGION"]
 BAD_REQUEST, NOT_FOUND = 400, 404
 EXPRESSIONS = 1024
+LEAST_CONCURRENCY = 2  # of an event source mapping on AWS
 
 Json = dict[str, Any]
 Receive = Callable[[], Awaitable[Json]]
@@ -242,6 +243,13 @@ def read_each_expression_once() -> None:
     dynamodb._condition_syntax_error = lru_cache(EXPRESSIONS)(dynamodb._condition_syntax_error)
 
 
+def invoke_no_more_at_once_than_there_are_cores() -> None:
+    """For one queue: more invocations share the cores, each after a cold start, for less each."""
+    lambda_svc._ESM_SQS_DEFAULT_CONCURRENCY = min(
+        lambda_svc._ESM_SQS_DEFAULT_CONCURRENCY, max(LEAST_CONCURRENCY, os.cpu_count() or 1)
+    )
+
+
 def put_aws_events(body: bytes) -> tuple[int, bytes]:
     """Publish events with a source such as "aws.ec2", which an ordinary PutEvents refuses.
 
@@ -336,6 +344,7 @@ def main() -> None:
     count_loopback_as_secure_transport()
     check_sqs_batches_as_aws_does()
     read_each_expression_once()
+    invoke_no_more_at_once_than_there_are_cores()
     scheduler._SCHEDULE_TICK_INTERVAL = 1  # its 10 s would make every schedule late
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn raises it again once it is done
     uvicorn.run(
