@@ -175,13 +175,8 @@ def test_a_dump_that_takes_longer_than_others_are_to_wait_is_not_begun(town: Tow
     assert lines(town, "CheckpointDecided") == ["needs 126 s, has 60 s: signal"]
 
 
-@pytest.mark.parametrize(
-    ("saved", "deleted"), [(True, [("Job", None), ("Pod", 1)]), (False, [("Job", None)])]
-)
-def test_who_is_saved_has_a_second_of_grace_and_who_is_not_has_all_of_it(
-    town: Town, saved: bool, deleted: list[tuple[str, int | None]]
-) -> None:
-    gives_way(town)
+def takes_its_time(town: Town) -> list[tuple[str, int | None]]:
+    """Pods go on after they are told to go; the kinds that are deleted from now on, with grace."""
     asked: list[tuple[str, int | None]] = []
 
     def slow(kind: str, namespace: str, name: str, **options: Any) -> bool:
@@ -193,6 +188,17 @@ def test_who_is_saved_has_a_second_of_grace_and_who_is_not_has_all_of_it(
         return True
 
     town.kubernetes.delete = slow  # type: ignore[method-assign]
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("saved", "deleted"), [(True, [("Job", None), ("Pod", 1)]), (False, [("Job", None)])]
+)
+def test_who_is_saved_has_a_second_of_grace_and_who_is_not_has_all_of_it(
+    town: Town, saved: bool, deleted: list[tuple[str, int | None]]
+) -> None:
+    gives_way(town)
+    asked = takes_its_time(town)
     if saved:
         is_saved(town)
     else:
@@ -392,6 +398,33 @@ def test_a_gang_makes_room_as_one_set_or_unsaved(town: Town, silent: bool) -> No
     row = town.row("w")
     assert row.restore_from == ("" if silent else "s3://bucket/w/0/yield-0/")
     town.check()
+
+
+def test_members_that_stand_still_already_hear_their_sigterm_when_another_one_fails(
+    town: Town,
+) -> None:
+    gives_way_as_gang(town)
+    town.save()
+    broken, *others = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    done = {"order": "yield-0", "error": "no space left", "at": town.clock.now()}
+    change = {"metadata": {"annotations": {DONE: json.dumps(done)}}}
+    town.kubernetes.patch("Pod", "team", broken["metadata"]["name"], change)
+    takes_its_time(town)
+    town.obey("w")
+
+    left = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    assert len(left) == len(others) + 1
+    assert not any(ORDER in marks_on(pod) for pod in left), "their node would go on holding them"
+
+
+def test_observers_leave_the_dump_to_who_looks_after_it(town: Town) -> None:
+    gives_way(town)
+    is_saved(town)
+
+    town.observe()
+
+    assert town.migrations.checkpoints("w") == []
+    assert not lines(town, "CheckpointCompleted")
 
 
 def gives_way_as_gang(town: Town) -> None:

@@ -209,7 +209,7 @@ class Migrate:
         at = step.set.get("dumped_at") or step.set["first_at"]
         made = self.made(workload, saved.values(), step.before.driver, at)
         if made is not None and self.keep(workload, made) and yields:
-            account = yielding.account(workload, saved.values(), made)
+            account = yielding.account(saved.values(), made)
             self.workloads.apply([lifecycle.accounted(workload, account)])
 
     def made(

@@ -26,7 +26,7 @@ def may_be_saved(workload: Workload) -> bool:
     )
 
 
-def account(workload: Workload, saved: Iterable[Saved], made: Checkpoint) -> dict[str, Any]:
+def account(saved: Iterable[Saved], made: Checkpoint) -> dict[str, Any]:
     """What its run's entry in `runs` says of the dump from which its next run starts.
 
     The time from its last work to its end, in which it holds its place for nothing, is its own.
@@ -36,4 +36,4 @@ def account(workload: Workload, saved: Iterable[Saved], made: Checkpoint) -> dic
     if not all(held):
         return {}
     stopped = max(held)
-    return {"stopped_at": stopped, "lost_ms": max(0, stopped - max(workload.started_at, made.at))}
+    return {"stopped_at": stopped, "lost_ms": max(0, stopped - made.at)}
