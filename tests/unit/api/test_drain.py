@@ -84,6 +84,8 @@ def test_a_cordon_says_whose_it_is_and_leaves_nothing_behind() -> None:
     assert (first["changed"], again["changed"]) == (True, False)
     assert cordoned["metadata"]["annotations"]["sluice.dev/cordoned-by"].endswith(": why not")
     assert plane.workloads.rows[job].state is State.DISPATCHED, "what runs there runs on"
+    told = [line["message"] for line in plane.call("GET", "/doctor")[1]["items"]]
+    assert "is cordoned by Platform/session: why not" in told
     plane.call("POST", f"/clusters/{HERE}/uncordon")
     assert plane.catalog.snapshot().of("Cluster")[HERE] == before
 

@@ -148,7 +148,11 @@ def test_what_was_sent_to_a_foreign_namespace_is_a_rejected_record_of_its_sender
     assert found["sentAs"] == expected != found["id"]
     assert several == [found]
     assert found["errors"] == [
-        {"field": "metadata.namespace", "message": "tenant red may use only red"}
+        {
+            "field": "metadata.namespace",
+            "message": "tenant red may use only red; take one of them, or ask an administrator to "
+            "add blue to its `namespaces`",
+        }
     ]
     assert plane.call("GET", f"/workloads/{expected}/why", RED)[0] == 200
     status, theirs = plane.call("GET", f"/workloads/{expected}", BLUE)

@@ -86,10 +86,18 @@ def test_ls_filters() -> None:
     assert terminal("ls", "-l", "team=x", "-o", "name").stdout == ""
 
 
+def test_a_state_that_there_is_not_is_told_with_those_there_are() -> None:
+    result = Terminal()("ls", "-s", "FOO")
+
+    assert result.exit_code == 5
+    assert "'FOO' is no state; there are PENDING, ADMITTED" in result.stderr
+    assert Terminal()("ls", "-s", "running").exit_code == 0
+
+
 def test_ls_says_no_workloads_only_where_nothing_was_asked_for() -> None:
     terminal, _ = two_running_one_waiting()
 
-    assert "no workload matches" in terminal("ls", "-s", "runing").stderr
+    assert "no workload matches" in terminal("ls", "-s", "running").stderr
     assert "no workloads; `sluice submit" in Terminal()("ls").stderr
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.lifecycle.workload import PHASES, State
 from sluice.usecases.query import PAGE_LIMIT, Filters
 from sluice.usecases.refused import InvalidError, RefusedError
 from sluice.usecases.views import Json
@@ -138,7 +139,7 @@ def _list(api: Api, call: Call) -> Json:
         return api.query.several(call.caller, ids.split(","))
     filters = Filters(
         queue=call.text("queue"),
-        state=call.text("state"),
+        state=_state(call.text("state")),
         name=call.text("name"),
         user=call.text("user"),
         selector=_selector(call.text("selector")),
@@ -147,6 +148,13 @@ def _list(api: Api, call: Call) -> Json:
         cursor=call.text("cursor"),
     )
     return api.query.listed(call.caller, filters)
+
+
+def _state(text: str) -> str:
+    """A phase, or a state of the record. Raises InvalidError: nothing would ever match."""
+    if text and text.upper() not in {*PHASES, *State}:
+        raise InvalidError(f"{text!r:.40} is no state; there are {', '.join(PHASES)}")
+    return text
 
 
 def _selector(text: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.clusters.capacity import MANAGED
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, configured
+from sluice.usecases.drain import CORDONED_BY
 from sluice.usecases.fleet import HEARTBEATS, counted_at
 from sluice.usecases.views import Json
 
@@ -66,6 +67,11 @@ class Checkup:
                 advice = f"delete the Cluster {cluster}; the mark ends when the cluster answers"
                 yield _line(f"cluster {cluster}", WARN, message, advice)
                 continue
+            if cluster_spec(snapshot, cluster).cordoned:
+                notes = snapshot.of("Cluster")[cluster]["metadata"].get("annotations") or {}
+                by = f" by {notes[CORDONED_BY]}" if CORDONED_BY in notes else ""
+                advice = f"`sluice uncordon {cluster}` lets new work in again"
+                yield _line(f"cluster {cluster}", WARN, f"is cordoned{by}", advice)
             yield from _pools(cluster, self.query.pools.plans(cluster), snapshot, now)
             seen = counted_at(self.query.nodes, cluster)
             waiting = self.query.workloads.active(cluster)

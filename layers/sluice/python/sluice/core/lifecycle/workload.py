@@ -670,8 +670,14 @@ def first_admitted_at(workload: Workload) -> int:
     return next((run["admitted_at"] for run in workload.runs), workload.admitted_at)
 
 
+PHASES: Final = (
+    *("PENDING", "ADMITTED", "STARTING", "RUNNING", "RECOVERING", "STOPPING", "CANCELLING"),
+    *("SUCCEEDED", "FAILED", "CANCELLED", "REJECTED"),
+)
+
+
 def phase(workload: Workload) -> str:
-    """The state in the words of users (facts: PENDING … REJECTED, RECOVERING, STARTING)."""
+    """The state in the words of users: one of PHASES."""
     if workload.state is State.FINISHED:
         return "SUCCEEDED" if workload.result.get("succeeded") else "FAILED"
     if workload.state is State.RECLAIMING:
