@@ -97,7 +97,7 @@ def test_a_state_that_there_is_not_is_told_with_those_there_are() -> None:
 def test_ls_says_no_workloads_only_where_nothing_was_asked_for() -> None:
     terminal, _ = two_running_one_waiting()
 
-    assert "no workload matches" in terminal("ls", "-s", "running").stderr
+    assert "no workload matches" in terminal("ls", "-s", "failed").stderr
     assert "no workloads; `sluice submit" in Terminal()("ls").stderr
 
 
