@@ -64,7 +64,7 @@ def _outlook(answer: Json) -> Iterator[str]:
     if answer.get("position"):
         yield f"\nPosition: {answer['position']} of {answer['waiting']} in {answer['clusterQueue']}"
     if estimate := answer.get("approximateWaitSeconds"):
-        yield f"Approximate wait: {span(estimate)}"
+        yield f"Approximate wait: {_between(estimate)}"
     if answer.get("attempts"):
         yield "\nEarlier attempts:"
     for attempt in answer.get("attempts", ()):
@@ -73,6 +73,15 @@ def _outlook(answer: Json) -> Iterator[str]:
         yield "\nWhat would admit it:"
     for step in answer.get("wouldHelp", ()):
         yield clean(f"  - {step}")
+
+
+def _between(seconds: Json) -> str:
+    least, most = span(seconds["least"]), span(seconds["most"])
+    if seconds["most"] is None:
+        return f"at least {least}"
+    if not seconds["least"]:
+        return f"at most {most}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _quota(lines: list[Json]) -> str:

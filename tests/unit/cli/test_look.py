@@ -15,6 +15,7 @@ from sluice.core.moves.losses import Loss
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterForbidden
 
+from cli.commands import why
 from tests.unit.api.control_plane import ADMIN, BLUE, STRANGER, flavor, native
 from tests.unit.cli.terminal import Terminal, items
 
@@ -572,3 +573,22 @@ def test_a_moved_workload_waited_once_and_says_what_the_move_cost() -> None:
     assert "Lost to moves:" in text
     assert "1m of work done again" in text
     assert "against on-demand" in text
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "said"),
+    [
+        (600.0, 1200.0, "10m to 20m"),
+        (600.0, 600.2, "10m"),
+        (0.0, 600.0, "at most 10m"),
+        (600.0, None, "at least 10m"),
+    ],
+)
+def test_an_approximate_wait_is_a_range(least: float, most: float | None, said: str) -> None:
+    answer = {
+        "headline": "It waits",
+        "phase": "PENDING",
+        "approximateWaitSeconds": {"least": least, "most": most},
+    }
+
+    assert f"Approximate wait: {said}" in why.told(answer, 0)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.clusters.capacity import shut
+from sluice.core.kinds.model import QueueingStrategy
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.workload import TERMINAL, State, Workload, pending_key, phase
 from sluice.core.moves.yielding import may_be_saved
+from sluice.core.passes import outlook
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.core.values.mistakes import mistake
 from sluice.core.values.quantity import format_quantity
@@ -29,9 +31,11 @@ if TYPE_CHECKING:
 LOOKED_AT = 1_000  # waiting workloads of the queue whose order is told
 SHOWN = 10
 NAMED = 3
-HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
 DUMPS = frozenset({"CheckpointDecided", "CheckpointCompleted", "CheckpointFailed"})
-ENOUGH_ADMISSIONS = 3
+MOST_AHEAD = 100  # beyond them nobody guesses how long it takes
+MOST_QUEUES = 10  # whose finished runs are read
+RECENT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,7 @@ class Explain:
         )
         ids = self.query.workloads.inbox(pending_key(workload.cq), limit=LOOKED_AT)
         place = ids.index(workload.id) + 1 if workload.id in ids else None
-        ahead = self.query.workloads.get_many(ids[: min(place - 1, SHOWN)]) if place else []
+        ahead = self.query.workloads.get_many(ids[: min(place - 1, MOST_AHEAD)]) if place else []
         shown = [
             _line(caller, w, w.reservation.at if w.reservation else 0) for w in holders[:SHOWN]
         ]
@@ -169,10 +173,12 @@ class Explain:
             "headline": headline(workload, why, options, holders),
             "quota": [line for option in options for line in option.lines()],
             "holders": [line | {"since": line["at"]} for line in shown],
-            "ahead": [_line(caller, w, 0) for w in ahead],
+            "ahead": [_line(caller, w, 0) for w in ahead[:SHOWN]],
             "position": place,
             "waiting": len(ids),
-            "approximateWaitSeconds": self._estimate(snapshot, workload.cq, place),
+            "approximateWaitSeconds": None
+            if elsewhere or place is None or place > MOST_AHEAD
+            else self._outlook(queues.cluster_queues[workload.cq], tree, holders, ahead, workload),
             "wouldHelp": []
             if elsewhere
             else list(would_help(caller, workload, options, holders, tree)),
@@ -192,20 +198,52 @@ class Explain:
         held = [pair for pair in weights.values() if pair[0]]
         return [w for _, w in sorted(held, key=lambda pair: (-pair[0], pair[1].id))]
 
-    def _estimate(self, snapshot: CatalogSnapshot, cq: str, place: int | None) -> float | None:
-        """Seconds until its turn if the queue goes on as in the last hour; None without a basis."""
-        now = self.query.clock.now()
-        local = configured(snapshot).queues.local_queues
-        queues = [key for key, queue in local.items() if queue.cluster_queue == cq]
-        recent = [
-            w.admitted_at
-            for key in queues
-            for w in self.query.workloads.listed(key, since=now - HOUR_MS, limit=LOOKED_AT)
-            if w.admitted_at
-        ]
-        if place is None or len(recent) < ENOUGH_ADMISSIONS:
+    def _outlook(
+        self,
+        queue: ClusterQueue,
+        tree: QuotaTree,
+        holders: Sequence[Workload],
+        ahead: Sequence[Workload],
+        workload: Workload,
+    ) -> Json | None:
+        """Seconds until its turn, at least and at most; None where nothing is known of it."""
+        now, line = self.query.clock.now(), [*ahead, workload]
+        queues = list(dict.fromkeys(w.queue for w in (*holders, *ahead)))[:MOST_QUEUES]
+        runtimes = {each: self._runtimes(each, now) for each in queues}
+
+        def lasts(one: Workload) -> outlook.Range:
+            return outlook.lasts(one, runtimes.get(one.queue, ()), now)
+
+        least, most = outlook.wait(
+            tree,
+            [
+                outlook.Holding(tree.index[w.reservation.cq], tree_cells(tree, w), lasts(w))
+                for w in holders
+                if w.reservation
+            ],
+            [outlook.Waiting(tree.index[queue.name], _choices(w, queue, tree), lasts(w))
+             for w in line],
+            strict=queue.queueing_strategy is QueueingStrategy.STRICT_FIFO,
+        )  # fmt: skip
+        if not least and not most:
             return None
-        return place * (now - min(recent)) / len(recent) / 1_000
+        return {"least": least / 1_000, "most": None if most is None else most / 1_000}
+
+    def _runtimes(self, local_queue: str, now: int) -> list[int]:
+        """Milliseconds of the last finished runs of a LocalQueue that succeeded."""
+        recent = self.query.workloads.listed(local_queue, since=now - DAY_MS, limit=RECENT)
+        done = [w for w in recent if w.result.get("succeeded") and w.started_at]
+        return [w.finished_at - w.started_at for w in done if w.finished_at > w.started_at]
+
+
+def _choices(
+    workload: Workload, queue: ClusterQueue, tree: QuotaTree
+) -> list[list[tuple[tuple[int, int], ...]]]:
+    """By group of resources, what each flavor would have to give."""
+    groups: dict[tuple[str, ...], list[tuple[tuple[int, int], ...]]] = {}
+    for option in options_of(workload, queue, tree):
+        groups.setdefault(tuple(option.request), []).append(option.cells)
+    return list(groups.values())
 
 
 def settled(workload: Workload) -> str:
