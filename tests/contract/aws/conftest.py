@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+from sluice.adapters.dynamodb_answers import take_as_they_come
 
 from local import aws
 from local.certificates import make_certificates
@@ -30,6 +31,7 @@ def ports(request: pytest.FixtureRequest) -> Ports:
         return in_memory()
     session: tuple[boto3.Session, str] = request.getfixturevalue("emulator")
     dynamodb, s3 = (session[0].client(name, endpoint_url=session[1]) for name in ("dynamodb", "s3"))  # type: ignore[call-overload]
+    take_as_they_come(dynamodb)
     return on_aws(dynamodb, s3)
 
 

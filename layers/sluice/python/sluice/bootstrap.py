@@ -11,6 +11,7 @@ from botocore.config import Config
 
 from sluice.adapters.aws_refusals import refusal
 from sluice.adapters.checkpoint_archives import CheckpointArchives
+from sluice.adapters.dynamodb_answers import take_as_they_come
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
 from sluice.adapters.dynamodb_faults import DynamoDBFaults
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
@@ -81,7 +82,10 @@ def _env(name: str) -> str:
 
 @cache
 def client(service: str) -> Any:
-    return boto3.client(service, config=CONFIG)  # type: ignore[call-overload]
+    made = boto3.client(service, config=CONFIG)  # type: ignore[call-overload]
+    if service == "dynamodb":
+        take_as_they_come(made)
+    return made
 
 
 @cache

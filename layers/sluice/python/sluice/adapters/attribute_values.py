@@ -5,6 +5,7 @@ boto3's own serializer turns every number into a Decimal and takes a resource-le
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,8 @@ def to_plain(value: Value) -> Any:
             return [to_plain(element) for element in inner]
         case "NULL":
             return None
+        case "B":
+            return b64decode(inner) if isinstance(inner, str) else inner
     return inner
 
 
