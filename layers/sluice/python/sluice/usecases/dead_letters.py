@@ -114,7 +114,7 @@ class DeadLetterOffice:
 
     def _view(self, queue: str, limit: int) -> Json:
         nature, count = QUEUES[queue], self.letters.count(queue)
-        found = self._looked_at(queue, limit) if count else []
+        found = self._looked_at(queue, min(limit, count))
         fault = _newest(self.faults.noted(), nature.function) if found else ""
         return {
             "queue": queue,
