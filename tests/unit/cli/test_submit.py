@@ -363,6 +363,7 @@ def test_run_refuses_what_nobody_would_take() -> None:
 
     assert result.exit_code == 5
     assert "spec.resources.cpu" in result.stderr
+    assert "is missing" not in result.stderr, "a wrong amount is not a missing one"
     assert terminal.sent == []
 
 

@@ -110,7 +110,7 @@ def submission(
     sets: list[PodSet] = []
     if reading is not None:
         found = vetting.vet(reading.job, tenant, reading.path)
-        if not found:
+        if not found and not any(flaw.field.startswith("spec.resources.") for flaw in flaws):
             sets = pod_sets(vetting.without_nulls(reading.job), found, reading.path)
             found += _too_much(sets, tenant, reading.path)
             found += _collisions(reading)
