@@ -13,6 +13,8 @@ DRIVER = "sluice.dev/checkpoint-driver"
 DESTINATION = "sluice.dev/checkpoint-to"
 SIGNAL = "sluice.dev/checkpoint-signal"
 LEAVING = "sluice.dev/leaving"
+ELSEWHERE = frozenset({"cedana"})
+"""Drivers for which the control plane answers."""
 HOLDING = ("move-", "yield-")
 """How the orders of a run begin that goes on elsewhere, or later."""
 WORKLOAD = "sluice.dev/workload"
@@ -102,12 +104,14 @@ def held_for(pod: Mapping[str, Any]) -> Order | None:
 
 
 def borne_by(pod: Mapping[str, Any]) -> Order | None:
-    """The order that a running pod bears, answered or not."""
+    """The order for the agent that a running pod bears, answered or not."""
     metadata = pod["metadata"]
     marks, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     name = marks.get(ORDER)
     running = (pod.get("status") or {}).get("phase") == "Running"
     if not name or not running or WORKLOAD not in labels:
+        return None
+    if marks.get(DRIVER) in ELSEWHERE:
         return None
     return Order(
         name=name,

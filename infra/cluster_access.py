@@ -80,6 +80,7 @@ class ClusterAccess(cdk.Stack):
         if stage is None:
             raise ValueError("a stack belongs to an app")
         path = Path(stage.outdir, f"cluster-{cluster.name}.yaml")
-        objects = cluster_manifest(cluster.namespaces, agent)
+        cedana = cluster.cedana.service_account if cluster.cedana else ""
+        objects = cluster_manifest(cluster.namespaces, agent, cedana)
         path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
         return assets.Asset(self, "Manifest", path=str(path))

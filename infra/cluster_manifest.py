@@ -17,13 +17,16 @@ _OF_EVERY_JOB = ("ValidatingAdmissionPolicy", "jobs.sluice.dev")
 
 
 def cluster_manifest(
-    namespaces: Iterable[str], agent: Mapping[str, str] = MappingProxyType({})
+    namespaces: Iterable[str],
+    agent: Mapping[str, str] = MappingProxyType({}),
+    cedana: str = "",
 ) -> list[dict[str, Any]]:
     """Return the objects of the files for these tenant namespaces.
 
     A RoleBinding without a namespace is repeated for each, and the policy that looks at every Job
     lets the good ones pass early; everything else is as written. `agent` fills in IMAGE,
-    DEPLOYMENT and CLUSTER of the node agent; without it there is none.
+    DEPLOYMENT and CLUSTER of the node agent; without it there is none. `cedana` is
+    the account (NAMESPACE/NAME) that may create restored pods; without it nobody may.
     """
     repeated = sorted(namespaces)
     texts = [(_FOLDER / name).read_text(encoding="utf-8") for name in _FILES]
@@ -32,12 +35,27 @@ def cluster_manifest(
         for name, value in agent.items():
             text = re.sub(rf"(: |=){name}$", rf"\g<1>{value}", text, flags=re.MULTILINE)
         texts.append(text)
-    return [
-        each
-        for text in texts
-        for document in yaml.safe_load_all(text)
-        for each in _in_namespaces(document, repeated)
-    ]
+    documents = [document for text in texts for document in yaml.safe_load_all(text)]
+    if cedana:
+        documents = [_with_cedana(document, cedana.replace("/", ":")) for document in documents]
+    return [each for document in documents for each in _in_namespaces(document, repeated)]
+
+
+def _with_cedana(document: dict[str, Any], account: str) -> dict[str, Any]:
+    """The guards of tenants' namespaces with the exceptions of `cedana.yaml`."""
+    text = (_FOLDER / "cedana.yaml").read_text(encoding="utf-8")
+    made = yaml.safe_load(text.replace("ACCOUNT", account)).get(document["metadata"]["name"])
+    if document["kind"] != "ValidatingAdmissionPolicy" or made is None:
+        return document
+    spec = document["spec"]
+    exceptions = {each["message"]: each for each in made.get("validations", ())}
+    return document | {
+        "spec": spec
+        | {
+            "matchConditions": [*spec["matchConditions"], *made.get("matchConditions", ())],
+            "validations": [exceptions.get(each["message"], each) for each in spec["validations"]],
+        }
+    }
 
 
 def _in_namespaces(document: dict[str, Any], namespaces: Iterable[str]) -> list[dict[str, Any]]:

@@ -166,6 +166,9 @@ class Control(cdk.Stack):
             function.allow_answering_tasks()
         if shape.reads_ec2:
             function.allow_reading_ec2()
+        secrets = {c.cedana.token_secret for c in self._configuration.clusters if c.cedana}
+        if shape.asks_cedana and secrets:
+            function.allow("secretsmanager", ["GetSecretValue"], *sorted(secrets))
         for name in shape.invokes:
             function.allow("lambda", ["InvokeFunction"], self.functions[name].function.function_arn)
         if shape.publishes_events:

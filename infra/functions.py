@@ -37,6 +37,7 @@ class FunctionShape:
     publishes_events: bool = False
     answers_tasks: bool = False  # ends tasks of Step Functions
     reads_ec2: bool = False  # what machines cost, and whether they still are
+    asks_cedana: bool = False  # saves and restores pods by Cedana, with its token
     fetches_references: bool = False
     """Whether it reads the buckets that submissions may refer to."""
     kicks_itself: bool = False
@@ -105,6 +106,7 @@ FUNCTIONS = (
         },
         objects={"manifests/": ("GetObject",), "checkpoints/": ("DeleteObject",)},
         invokes=("observe",),
+        asks_cedana=True,
         cluster_group="sluice:act",
     ),
     FunctionShape(

@@ -586,6 +586,23 @@ def _at(document: Document, path: Sequence[str]) -> Any:
     return inner
 
 
+def _as_expected(wanted: Document, found: Document) -> bool:
+    """Whether the preconditions in a patch's metadata hold."""
+    return all(
+        wanted.get(name, found.get(name)) == found.get(name) for name in ("uid", "resourceVersion")
+    )
+
+
+def _merged(found: Document, patch: Document) -> Document:
+    marks = {**found.get("annotations", {}), **patch.get("annotations", {})}
+    merged = {**found, "annotations": {n: text for n, text in marks.items() if text is not None}}
+    if "labels" in patch:
+        merged["labels"] = {**found.get("labels", {}), **patch["labels"]}
+    if "finalizers" in patch:
+        merged["finalizers"] = patch["finalizers"]
+    return merged
+
+
 @dataclass
 class FakeKubernetes:
     """A cluster of Jobs, Pods and Nodes with UIDs, preconditions and foreground deletion.
@@ -608,7 +625,9 @@ class FakeKubernetes:
         key = (document["kind"], metadata.get("namespace", ""), metadata["name"])
         if key in self.objects:
             return AlreadyExists(self.objects[key])
-        made = {**document, "metadata": {**metadata, "uid": f"uid-{next(self.numbers)}"}}
+        number = next(self.numbers)
+        given = {"uid": f"uid-{number}", "resourceVersion": str(number)}
+        made = {**document, "metadata": {**metadata, **given}}
         if document["kind"] == "Pod":
             made.setdefault("status", {"phase": "Pending"})
         self.objects[key] = made
@@ -655,18 +674,15 @@ class FakeKubernetes:
     def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
         found = self.get(kind, namespace, name)
         metadata = patch.get("metadata", {})
-        if found is None or found["metadata"]["uid"] != metadata.get(
-            "uid", found["metadata"]["uid"]
-        ):
+        if found is None or not _as_expected(metadata, found["metadata"]):
             return None
         spec = {**found.get("spec", {}), **patch.get("spec", {})}
         if kind == "Job" and found["spec"].get("suspend") and not spec["suspend"]:
             self.started.append(name)
             for index in range(members(found)):
                 self._add_pod(found, index)
-        marks = {**found["metadata"].get("annotations", {}), **metadata.get("annotations", {})}
-        left = {name: text for name, text in marks.items() if text is not None}
-        kept = {**found["metadata"], "annotations": left}
+        kept = _merged(found["metadata"], metadata)
+        kept["resourceVersion"] = str(next(self.numbers))
         made = {**found, "metadata": kept, "spec": spec}
         if kind == "Pod" and found["spec"].get("schedulingGates") and not spec["schedulingGates"]:
             made = self._scheduled(made)
@@ -674,7 +690,11 @@ class FakeKubernetes:
         if kind == "Job" and not spec["suspend"]:
             self._count(namespace, name)
         if kind == "Pod" and (job := self._job_of(made)):
+            self._adopt(job, made)
             self._count(namespace, job["metadata"]["name"])
+        if kept.get("deletionTimestamp") and not kept.get("finalizers") and kind == "Pod":
+            self._remove_pod(namespace, name)
+            return made
         return self.objects[kind, namespace, name]
 
     def delete(
@@ -690,7 +710,8 @@ class FakeKubernetes:
         if found is None or (uid and found["metadata"]["uid"] != uid):
             return False
         if kind == "Pod":
-            assert grace_seconds in (0, 1), "nobody else deletes pods"
+            owned = found["metadata"].get("ownerReferences")
+            assert grace_seconds in (0, 1) or not owned, "nobody else deletes pods"
             self._remove_pod(namespace, name)
             return True
         pods = self._pods_of(namespace, name) if kind == "Job" else []
@@ -707,16 +728,23 @@ class FakeKubernetes:
             deleted = {**failed["metadata"], "deletionTimestamp": "now"}
             self.objects[kind, namespace, name] = {**failed, "metadata": deleted}
             return True
-        del self.objects[kind, namespace, name]
+        deleted = {**found["metadata"], "deletionTimestamp": "now"}
+        self.objects[kind, namespace, name] = {**found, "metadata": deleted}
         for pod in pods:
-            del self.objects["Pod", namespace, pod["metadata"]["name"]]
+            self._remove_pod(namespace, pod["metadata"]["name"])
+        if not self._pods_of(namespace, name):
+            self.objects.pop((kind, namespace, name), None)
         return True
 
     def collect(self) -> None:
         """The garbage collector removes deleted Jobs whose pods have ended."""
         for (kind, namespace, name), each in list(self.objects.items()):
             pods = self._pods_of(namespace, name)
-            ended = all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in pods)
+            ended = all(
+                pod["status"]["phase"] in ("Succeeded", "Failed")
+                and not pod["metadata"].get("finalizers")
+                for pod in pods
+            )
             if kind == "Job" and each["metadata"].get("deletionTimestamp") and ended:
                 for pod in pods:
                     del self.objects["Pod", namespace, pod["metadata"]["name"]]
@@ -800,6 +828,8 @@ class FakeKubernetes:
             gated = each["spec"].get("schedulingGates")
             if key[0] == "Pod" and each["status"]["phase"] == "Pending" and not gated:
                 self.objects[key] = self._scheduled(each)
+                if job := self._job_of(each):
+                    self._count(key[1], job["metadata"]["name"])
 
     def vanish(self, node: str) -> None:
         """EC2 takes a machine; Kubernetes does not notice yet."""
@@ -815,13 +845,19 @@ class FakeKubernetes:
 
     def _remove_pod(self, namespace: str, name: str) -> None:
         pod = self.objects.pop(("Pod", namespace, name), None)
+        if pod is not None and pod["metadata"].get("finalizers"):
+            going = {**pod["metadata"], "deletionTimestamp": "now"}
+            self.objects["Pod", namespace, name] = {**pod, "metadata": going}
+            return
         job = self._job_of(pod) if pod else None
-        if pod is None or job is None:
+        if pod is None or job is None or not pod["metadata"].get("ownerReferences"):
             return
         of = job["metadata"]["name"]
         if job["metadata"].get("deletionTimestamp"):
             if not self._pods_of(namespace, of):
                 del self.objects["Job", namespace, of]
+        elif self._pods_of(namespace, of) and members(job) == 1:
+            return  # another one has taken its place
         elif pod["status"]["phase"] in ("Running", "Pending") and not job["spec"].get("suspend"):
             self._add_pod(job, int(pod["metadata"]["labels"].get(INDEX, "0")))
             self._count(namespace, of)
@@ -831,8 +867,23 @@ class FakeKubernetes:
             each
             for (kind, where, _), each in self.objects.items()
             if (kind, where) == ("Pod", namespace)
-            and each["metadata"].get("labels", {}).get(JOB_NAME) == job
+            and any(owner["name"] == job for owner in each["metadata"].get("ownerReferences", ()))
         ]
+
+    def _adopt(self, job: Document, pod: Document) -> None:
+        """The Job controller takes in what its selector matches, and lets surplus pods go."""
+        metadata = pod["metadata"]
+        fits = metadata["labels"].get(CONTROLLER_UID) == job["metadata"]["uid"]
+        ended = "conditions" in job.get("status", {}) or job["metadata"].get("deletionTimestamp")
+        if not fits or ended or metadata.get("ownerReferences"):
+            return
+        others = self._pods_of(metadata["namespace"], job["metadata"]["name"])
+        adopted = {**metadata, "ownerReferences": [owner_of(job)]}
+        key = "Pod", metadata["namespace"], metadata["name"]
+        self.objects[key] = {**pod, "metadata": adopted}
+        for other in others:
+            if not other["spec"].get("nodeName"):
+                self._remove_pod(metadata["namespace"], other["metadata"]["name"])
 
     def _job_of(self, pod: Document) -> Document | None:
         of = pod["metadata"].get("labels", {}).get(JOB_NAME, "")
@@ -860,6 +911,7 @@ class FakeKubernetes:
         gates = template.get("spec", {}).get("schedulingGates")
         own = template.get("metadata", {}).get("labels", {})
         labels = {**job["metadata"]["labels"], **own, JOB_NAME: of}
+        labels[CONTROLLER_UID] = job["metadata"]["uid"]
         chosen = {k: v for k, v in template.get("spec", {}).items() if k == "nodeSelector"}
         made = {
             "kind": "Pod",
@@ -868,6 +920,8 @@ class FakeKubernetes:
                 "namespace": namespace,
                 "labels": labels | ({INDEX: str(index)} if gang else {}),
                 "annotations": dict(template.get("metadata", {}).get("annotations", {})),
+                "finalizers": list(template.get("metadata", {}).get("finalizers", ())),
+                "ownerReferences": [owner_of(job)],
             },
             "spec": {"containers": [{"name": "main"}], **chosen},
             "status": {"phase": "Pending"},
@@ -893,6 +947,14 @@ class FakeKubernetes:
 
 JOB_NAME = "batch.kubernetes.io/job-name"
 INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+
+
+def owner_of(job: Document) -> Document:
+    at = job["metadata"]
+    return {"kind": job["kind"], "name": at["name"], "uid": at["uid"], "controller": True}
 
 
 def members(job: Document) -> int:

@@ -133,13 +133,17 @@ def test_a_dump_gets_the_time_that_is_left_and_none_without_any(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"checkpoint_driver": "cedana"}, "no driver 'cedana'"),
+        ({"checkpoint_driver": "magic"}, "no driver 'magic'"),
         ({"checkpoint_driver": "application"}, "names no signal"),
         ({"checkpoint_to": ""}, "does not say where"),
     ],
 )
 def test_what_cannot_be_done_is_said(tmp_path: Path, change: dict[str, str], why: str) -> None:
     assert why in answered(FakeMachine(tmp_path), **change)
+
+
+def test_orders_for_cedana_are_left_to_the_control_plane() -> None:
+    assert orders.order_of(a_pod(**(ORDERED | {"checkpoint_driver": "cedana"}))) is None
 
 
 def test_the_kubelets_refusal_is_passed_on(tmp_path: Path) -> None:

@@ -87,3 +87,12 @@ def test_equal_clusters_fill_evenly() -> None:
 )
 def test_the_order_of_listing_does_not_matter(clusters: list[ClusterView]) -> None:
     assert where(PlacementRequest(SPOT), *clusters) == "b"
+
+
+def test_who_is_saved_by_cedana_goes_where_it_is() -> None:
+    plain, equipped = a_cluster("a"), a_cluster("b", 9, cedana=True)
+
+    assert where(PlacementRequest(SPOT, cedana=True), plain, equipped) == "b"
+    refused = place(PlacementRequest(SPOT, cedana=True), [plain], 0)
+    assert (refused.cluster, refused.reason) == (None, Reason.NO_MATCHING_FLAVOR)
+    assert "no Cedana" in refused.why["a"]

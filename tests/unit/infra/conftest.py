@@ -32,7 +32,13 @@ SETTINGS = {
             "namespaces": ["nlp", "research"],
             "agent": {"image": f"111122223333.dkr.ecr.eu-west-1.amazonaws.com/a@sha256:{'0' * 64}"},
         },
-        {"name": "batch_2"},
+        {
+            "name": "batch_2",
+            "cedana": {
+                "tokenSecret": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:cedana-AbCdEf",
+                "serviceAccount": "cedana-systems/cedana",
+            },
+        },
     ],
     "drills": True,
 }

@@ -54,7 +54,7 @@ def test_the_published_manifest_is_that_of_the_cluster(assembly: Assembly) -> No
     assert objects[: len(without_agent)] == without_agent
     assert {"DaemonSet", "ServiceAccount"} <= {each["kind"] for each in objects}
     other = list(yaml.safe_load_all((assembly.folder / "cluster-batch_2.yaml").read_text()))
-    assert other == cluster_manifest(["default"]), "it asks for no agent"
+    assert other == cluster_manifest(["default"], cedana="cedana-systems/cedana")
     outputs = assembly.template("ClusterAccess-batch-1")["Outputs"]
     assert "kubectl apply -f -" in str(outputs["Apply"]["Value"])
 
@@ -143,3 +143,26 @@ def test_the_admitting_function_has_no_way_into_a_cluster() -> None:
     (admit,) = [shape for shape in FUNCTIONS if shape.name == "admit"]
 
     assert admit.cluster_group is None
+
+
+def test_nobody_but_cedanas_account_may_bring_pods_back_and_only_where_it_is_named() -> None:
+    plain, opened = cluster_manifest(["a"]), cluster_manifest(["a"], cedana="vendor/controller")
+    changed = [after for before, after in zip(plain, opened, strict=True) if before != after]
+
+    assert [each["metadata"]["name"] for each in changed] == ["jobs.sluice.dev", "pods.sluice.dev"]
+    jobs, pods = changed
+    (condition,) = [
+        each for each in pods["spec"]["matchConditions"] if "vendor" in each["expression"]
+    ]
+    assert "'system:serviceaccount:vendor:controller'" in condition["expression"]
+    assert "ACCOUNT" not in str(opened)
+    assert "runtimeClassName == 'cedana'" in str(jobs["spec"]["validations"])
+    assert len(jobs["spec"]["validations"]) == len(
+        next(
+            e
+            for e in plain
+            if e["metadata"]["name"] == "jobs.sluice.dev"
+            and e["kind"] == "ValidatingAdmissionPolicy"
+        )["spec"]["validations"]
+    )
+    assert "cedana" not in str(plain)

@@ -237,3 +237,17 @@ def test_only_the_api_looks_into_dead_letters_and_only_functions_of_queues_are_h
 
     assert {name: found for name, found in readers.items() if found} == {"api": dead}
     assert invoked["api"] == {*CONSUMERS.values()} - {"api"}
+
+
+def test_one_function_alone_may_read_the_token_of_cedana(assembly: Assembly) -> None:
+    readers = {
+        role: statement
+        for role, found in statements(assembly).items()
+        for statement in found
+        if "secretsmanager" in str(statement["Action"])
+    }
+
+    (role,) = readers
+    assert functions(assembly)["act"]["Role"]["Fn::GetAtt"][0] == role
+    assert readers[role]["Action"] == "secretsmanager:GetSecretValue"
+    assert readers[role]["Resource"].endswith(":secret:cedana-AbCdEf")

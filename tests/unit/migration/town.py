@@ -25,8 +25,9 @@ STORY = (
 
 
 class Town(World):
-    def __init__(self) -> None:
-        super().__init__(0, crashes=0.0, lingering=0.0, queues=(queue("a", 40),))
+    def __init__(self, *, with_cedana: bool = False) -> None:
+        queues = (queue("a", 40),)
+        super().__init__(0, crashes=0.0, lingering=0.0, queues=queues, with_cedana=with_cedana)
         self.saving = False
 
     def runs(self, name: str, mode: str = "application", members: int = 1) -> str:
@@ -48,7 +49,7 @@ class Town(World):
         Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
             self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
-            pool=Inline(),
+            courier=self.courier(f), pool=Inline(),
         )(CLUSTER, names)  # fmt: skip
 
     def interrupt_use(self) -> Interrupt:

@@ -1,5 +1,7 @@
 """What Sluice itself acts on, from native documents and from annotations."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.submission.builders import a_job, a_tenant, a_verbatim, a_workload, accepted, errors
@@ -216,8 +218,15 @@ def test_a_volume_may_not_hide_one_of_the_verbatim_job():
     assert set(errors(document)) == {"spec.volumes[0].name", "spec.volumes[0].mountPath"}
 
 
-def test_cedana_is_refused_with_what_to_use_instead() -> None:
-    found = errors(a_workload(checkpoint={"mode": "cedana"}))
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"parallelism": 2}, "spec.parallelism"),
+        ({"array": "0-3"}, "spec.parallelism"),
+        ({"checkpoint": {"mode": "cedana", "signal": "SIGUSR1"}}, "spec.checkpoint.signal"),
+    ],
+)
+def test_cedana_is_for_jobs_of_one_pod(asked: dict[str, Any], field: str) -> None:
+    accepted(a_workload(checkpoint={"mode": "cedana"}))
 
-    assert list(found) == ["spec.checkpoint.mode"]
-    assert "use kubelet or application" in found["spec.checkpoint.mode"]
+    assert list(errors(a_workload(**{"checkpoint": {"mode": "cedana"}, **asked}))) == [field]

@@ -306,3 +306,28 @@ def test_rendering_changes_neither_its_input_nor_its_answer():
     workload = accepted(a_workload(volumes=[VOLUME]))
 
     assert rendered(workload) == rendered(workload)
+
+
+def test_a_run_from_cedana_has_a_pod_that_waits_for_another_one():
+    workload = accepted(a_workload(checkpoint={"mode": "cedana"}))
+
+    (job,) = rendered(workload, restore_from="cedana://batch-1/an-action")
+
+    template = job["spec"]["template"]
+    assert template["spec"]["schedulingGates"] == [{"name": "sluice.dev/restore"}]
+    assert template["metadata"]["finalizers"] == ["sluice.dev/restore"]
+    assert "sluice.dev/restore-from" not in template["metadata"]["annotations"]
+    assert "finalizers" not in job["metadata"]
+    (first,) = rendered(workload)
+    assert "schedulingGates" not in first["spec"]["template"]["spec"]
+    assert "finalizers" not in first["spec"]["template"]["metadata"]
+
+
+def test_cedana_wants_its_own_runtime_for_gpus_only():
+    with_gpu = {"resources": {"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1}}
+    plain = accepted(a_workload(checkpoint={"mode": "cedana"}))
+    on_gpus = accepted(a_workload(checkpoint={"mode": "cedana"}, **with_gpu))
+
+    assert "runtimeClassName" not in rendered_pod(plain)
+    assert rendered_pod(on_gpus)["runtimeClassName"] == "cedana"
+    assert "runtimeClassName" not in rendered_pod(accepted(a_workload(**with_gpu)))

@@ -19,7 +19,7 @@ from sluice.core.moves.checkpointing import Catalogue, checkpoint_of
 from sluice.core.moves.marks import DONE, marks_on
 from sluice.ports import LedgerState
 
-from tests.fakes import JOB_NAME
+from tests.fakes import JOB_NAME, owner_of
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import ROOT
 
@@ -55,8 +55,11 @@ def taken_over(stored: dict[str, Any]) -> Town:
         key = (each["kind"], metadata.get("namespace", ""), metadata["name"])
         town.kubernetes.objects[key] = each
         if each["kind"] == "Pod" and metadata["namespace"] == "team":
-            # Kubernetes always sets it; the fakes of older commits did not.
-            metadata["labels"][JOB_NAME] = metadata["name"].removesuffix("-pod")
+            # Kubernetes always sets these; the fakes of older commits did not.
+            of = metadata["labels"][JOB_NAME] = metadata["name"].removesuffix("-pod")
+            metadata.setdefault("resourceVersion", "1")
+            if job := town.kubernetes.get("Job", "team", of):
+                metadata["ownerReferences"] = [owner_of(job)]
             done = json.loads(marks_on(each).get(DONE, "{}"))
             town.saved_seen.add(done.get("uri", ""))
     return town

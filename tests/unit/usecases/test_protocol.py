@@ -113,3 +113,18 @@ def test_no_job_is_claimed_before_its_checks_said_ready(block: int) -> None:
         world.settle()
         most = max(most, world.running_seen)
     assert most, "nothing ever ran: the runs prove nothing"
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_nothing_is_lost_or_doubled_when_somebody_else_restores_the_pods(block: int) -> None:
+    """Cedana is slow and fails, couriers die between any two words, users cancel in between."""
+    restored = 0
+    for seed in range(block * SEEDS // 15, (block + 1) * SEEDS // 15):
+        world = World(seed, machines_end=True, with_cedana=True, queues=(queue("a", 4),))
+        for number in range(3):
+            world.submit(f"w{number}", "a", 1, mode="cedana")
+        for _ in range(250):
+            world.step_beside_cedana()
+        world.settle()
+        restored += sum("-restored-" in name for name in world.adopted_seen)
+    assert restored, "nothing that Cedana restored was ever taken over: the runs prove nothing"

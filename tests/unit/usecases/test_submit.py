@@ -20,7 +20,7 @@ from tests.unit.usecases.plane import (
     a_message,
     a_workload,
 )
-from tests.unit.usecases.world import ROOT
+from tests.unit.usecases.world import CEDANA, CLUSTER, ROOT
 
 
 def a_plain_job(**pod: Any) -> dict[str, Any]:
@@ -62,6 +62,17 @@ def test_a_good_document_becomes_a_pending_record_with_its_manifest() -> None:
     assert plane.manifests.rows == {record.manifest_key: document}
 
 
+def test_cedana_is_accepted_as_soon_as_a_cluster_has_it() -> None:
+    plane = Plane()
+    before = plane.catalog.snapshot().version
+    known = ("Cluster", CLUSTER, {"spec": {"cedana": CEDANA}})
+    assert plane.catalog.edit(CatalogEdit(before, (known,)))
+
+    outcome = plane.submit()([a_message(a_document(checkpoint={"mode": "cedana"}))])
+
+    assert (outcome.accepted, outcome.rejected) == (1, 0)
+
+
 ACCEPTABLE_PLAIN = a_plain_job()
 BAD: list[tuple[str, Any, str, str]] = [
     ("malformed JSON", "{", "MISCONFIGURATION:SchemaInvalid", "JSON"),
@@ -77,6 +88,12 @@ BAD: list[tuple[str, Any, str, str]] = [
         a_document(priority="urgent"),
         "MISCONFIGURATION:SchemaInvalid",
         "spec.priority: WorkloadPriorityClass urgent does not exist",
+    ),
+    (
+        "cedana where nobody has it",
+        a_document(checkpoint={"mode": "cedana"}),
+        "MISCONFIGURATION:SchemaInvalid",
+        "spec.checkpoint.mode: no Cluster has Cedana configured",
     ),
     (
         "impossible size",

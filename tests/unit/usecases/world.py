@@ -33,13 +33,15 @@ from sluice.core.lifecycle.workload import (
     hold,
     reclaim,
 )
+from sluice.core.moves.cedana import VOID, restoring
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
-from sluice.core.moves.marks import DONE, ORDER, RESTORE_FROM
+from sluice.core.moves.marks import DONE, DRIVER, ORDER, RESTORE_FROM
 from sluice.core.moves.migration import yield_id
 from sluice.core.moves.yielding import may_be_saved
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit
+from sluice.usecases.courier import Courier
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.interrupt import Interrupt
 from sluice.usecases.migrate import Migrate, moves
@@ -78,6 +80,7 @@ from tests.fakes import (
     RecordedProvisions,
     RecordedTimeline,
 )
+from tests.unit.usecases.cedana import FakeCedana
 
 CLUSTER, ROOT = "batch-1", "cohort"
 
@@ -172,6 +175,11 @@ CHECK = {
     "metadata": {"name": "approval"},
     "spec": {"controllerName": "sluice.dev/callback"},
 }
+CEDANA = {
+    "url": "https://cedana.test",
+    "clusterId": "c-1",
+    "tokenSecret": "arn:aws:secretsmanager:us-east-1:123456789012:secret:cedana",
+}
 MANIFEST = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -191,6 +199,17 @@ MANIFEST = {
         }
     },
 }
+
+
+@dataclass(frozen=True)
+class Served:
+    """The same service for every cluster."""
+
+    service: Any
+
+    def of(self, cluster: str) -> Any:
+        assert cluster
+        return self.service
 
 
 @dataclass(frozen=True)
@@ -217,6 +236,7 @@ class World:
     checked: bool = False
     damage: float = 0.0
     """How likely an archive is one from which nothing starts."""
+    with_cedana: bool = False
     lingering: float = 0.3
     dice: random.Random = field(init=False)
     running_seen: int = 0
@@ -235,12 +255,15 @@ class World:
         self.catalog.ledgers = self.ledgers
         self.manifests = MemoryManifests()
         self.kubernetes = FakeKubernetes()
+        self.cedana = FakeCedana(self.kubernetes, self.dice)
         self.kubernetes.lingers = lambda: self.dice.random() < self.lingering
         self.failed_by_itself: set[tuple[str, int]] = set()
         self.kicks, self.commands = RecordedKicks(), RecordedCommands()
         self.timeline, self.observers = RecordedTimeline(), RecordedObservers()
         put = [("ResourceFlavor", "spot", FLAVOR), ("Cluster", CLUSTER, {"spec": {}})]
         put += [("LocalQueue", "team/queue", LOCAL_QUEUE)]
+        if self.with_cedana:
+            put[1] = ("Cluster", CLUSTER, {"spec": {"cedana": CEDANA}})
         if self.checked:
             put += [("AdmissionCheck", "approval", CHECK)]
             named = {"admissionChecksStrategy": {"admissionChecks": [{"name": "approval"}]}}
@@ -252,6 +275,7 @@ class World:
         self.doomed: dict[str, int] = {}
         self.saved_seen = {""}
         self.parts_seen: dict[str, set[str]] = {}
+        self.adopted_seen: set[str] = set()
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         beat(self.nodes, CLUSTER, self.clock.now())
         self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
@@ -304,6 +328,11 @@ class World:
     def weigh(self, fragile: Any = lambda port: port) -> Weigh:
         return Weigh(self.nodes, fragile(self.migrations), self.clock)
 
+    def courier(self, fragile: Any = lambda port: port) -> Courier:
+        return Courier(
+            fragile(self.workloads), self.timeline, self.clock, Served(fragile(self.cedana))
+        )  # fmt: skip
+
     def periodic(self) -> Periodic:
         return Periodic(self.nodes, self.losses, self.wishes, self.clock)
 
@@ -326,7 +355,7 @@ class World:
         use = Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
             self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
-            pool=Inline(),
+            courier=self.courier(f), pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(cluster, ids))
         if self.dice.random() < 0.7:  # otherwise the message comes again
@@ -417,11 +446,20 @@ class World:
                 "resources": [f"arn:aws:ec2:r:instance/{detail['instance-id']}"],
                 "detail": detail}  # fmt: skip
 
+    def cedana_works(self) -> None:
+        """Cedana goes on with something, or not; what it has saved may be restored."""
+        action = self.dice.choice([*self.cedana.actions] or [""])
+        if action:
+            self.cedana.failing = 0.15
+            self.cedana.work(action)
+
     def agents(self) -> None:
         """The agents of living nodes carry out what they were told, or cannot."""
         for (kind, namespace, name), pod in list(self.kubernetes.objects.items()):
             ordered = pod["metadata"].get("annotations", {}).get(ORDER)
             if kind != "Pod" or not ordered or pod["spec"].get("nodeName") in self.kubernetes.dead:
+                continue
+            if pod["metadata"]["annotations"].get(DRIVER) == "cedana":
                 continue
             if self.dice.random() < 0.2:  # this node is slower than the others
                 continue
@@ -590,8 +628,22 @@ class World:
             cancelled = Intent(IntentKind.CANCEL, "TEST:Cancelled")
             self.workloads.apply([change_intent(workload, cancelled)])
 
+    def step_beside_cedana(self) -> None:
+        """As `step_of_a_move`, with somebody who saves and restores pods, and users who cancel."""
+        self.clock.pass_ms(self.dice.choice([10, 100, 1000, 3_000]))
+        actions = [self.admit, self.act, self.act, self.act, self.relay, self.observe]
+        actions += [self.nudge] * 3 + [self.cedana_works] * 3 + [self.interrupt]
+        if self.dice.random() < 0.1:
+            actions = [self.machines, self.machines, self.sweep, self.ask_for_checkpoint]
+            actions += [self.kubernetes.collect]
+            actions += [self.disturb, self.finish_one] * (self.dice.random() < 0.2)
+        self.dice.choice(actions)()
+        self.check()
+
     def nudge(self) -> None:
-        moving = [w.id for w in self.workloads.rows.values() if moves(w) or may_be_saved(w)]
+        pressing = self.workloads.rows.values()
+        moving = [w.id for w in pressing if moves(w) or may_be_saved(w)]
+        moving += [w.id for w in pressing if self.with_cedana and w.cluster]
         if moving:
             self.commands.send(CLUSTER, moving)
 
@@ -603,6 +655,8 @@ class World:
             self.kubernetes.provide()
             self.kubernetes.notice_the_dead()
             self.kubernetes.collect()
+            self.cedana.work_on()
+            self.say_what_never_came()
             self.approve("Ready")
             for each in [w for w in self.workloads.rows.values() if w.held]:
                 self.workloads.apply([hold(each, on=False)])
@@ -614,7 +668,7 @@ class World:
                 Act(
                     self.workloads, self.manifests, self.catalog, self.kubernetes,
                     self.observers, self.clock, self.migrate(), self.weigh(), self.offerings,
-                    self.pools, pool=Inline(),
+                    self.pools, courier=self.courier(), pool=Inline(),
                 )(cluster, ids)  # fmt: skip
             for _ in range(5):
                 self.finish_one()
@@ -624,6 +678,15 @@ class World:
         stuck = [(w.id, w.state, w.generation) for w in self.workloads.rows.values()
                  if w.state not in TERMINAL or w.reservation]  # fmt: skip
         raise AssertionError(f"seed {self.seed}: did not come home: {stuck}")
+
+    def say_what_never_came(self) -> None:
+        """An administrator's word on restores of which only a dead Lambda heard, or nobody."""
+        known = {each.pod["metadata"]["uid"] for each in self.cedana.actions.values()}
+        for (kind, namespace, name), pod in list(self.kubernetes.objects.items()):
+            asked = restoring(pod)
+            if kind == "Pod" and known and asked.source and not (asked.action or asked.found):
+                change = {"metadata": {"annotations": {VOID: "true"}}}
+                self.kubernetes.patch("Pod", namespace, name, change)
 
     def check_order(self) -> None:
         """Nobody starts before those that it waits for have ended or answered."""
@@ -668,6 +731,12 @@ class World:
             for move in (self.migrations.rows.get(yield_id(w.id, run["generation"])),)
         )
         self.running_seen = max(self.running_seen, len(running))
+        self.adopted_seen |= {
+            name
+            for (kind, _, name), each in self.kubernetes.objects.items()
+            if kind == "Pod" and each["metadata"].get("ownerReferences")
+        }
+        self.saved_seen |= {f"cedana://{CLUSTER}/{action}" for action in self.cedana.saved()}
         for w in self.workloads.rows.values():
             assert w.restore_from in self.saved_seen, f"seed {self.seed}: restored from nothing"
         for w in self.workloads.rows.values():

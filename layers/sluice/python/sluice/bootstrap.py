@@ -10,6 +10,7 @@ import boto3
 from botocore.config import Config
 
 from sluice.adapters.aws_refusals import refusal
+from sluice.adapters.cedana_services import CedanaServices
 from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.adapters.dynamodb_answers import take_as_they_come
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
@@ -172,6 +173,14 @@ def migrate() -> Migrate:
     return Migrate(workloads(), migrations(), archives(), timeline(), nodes(), clock())
 
 
+def migrate_with_cedana() -> Migrate:
+    """For the one function that may speak to Cedana."""
+    from sluice.usecases.migrate import Migrate
+
+    kept = CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints(), cedanas())
+    return Migrate(workloads(), migrations(), kept, timeline(), nodes(), clock())
+
+
 @cache
 def weigh() -> Weigh:
     from sluice.usecases.weighing import Weigh
@@ -194,6 +203,11 @@ def remove_leftovers() -> RemoveLeftovers:
     from sluice.usecases.remove_leftovers import RemoveLeftovers
 
     return RemoveLeftovers(archives(), migrations(), workloads(), clock())
+
+
+@cache
+def cedanas() -> CedanaServices:
+    return CedanaServices(catalog(), lambda: client("secretsmanager"), clock())
 
 
 @cache
@@ -282,6 +296,7 @@ def relay() -> Relay:
 @cache
 def act() -> Act:
     from sluice.usecases.act import Act
+    from sluice.usecases.courier import Courier
 
     return Act(
         workloads(),
@@ -290,11 +305,12 @@ def act() -> Act:
         clusters(),
         observers(),
         clock(),
-        migrate(),
+        migrate_with_cedana(),
         weigh(),
         offerings(),
         pools(),
         checkpoints(),
+        Courier(workloads(), timeline(), clock(), cedanas()),
     )
 
 

@@ -84,12 +84,21 @@ class Agent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cedana:
+    """The secret (ARN) with Cedana's token, and whose pods are admitted: `NAMESPACE/ACCOUNT`."""
+
+    token_secret: str
+    service_account: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """An existing EKS cluster, the tenants' namespaces in it, and the agent of its nodes."""
+    """An existing EKS cluster, the tenants' namespaces in it, and what its nodes have."""
 
     name: str
     namespaces: tuple[str, ...] = ("default",)
     agent: Agent | None = None
+    cedana: Cedana | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +165,8 @@ def _cluster(document: Mapping[str, Any]) -> Cluster:
     fields = _fields(document)
     if agent := fields.get("agent"):
         fields["agent"] = Agent(**agent)
+    if cedana := fields.get("cedana"):
+        fields["cedana"] = Cedana(**_fields(cedana))
     return Cluster(**fields)
 
 

@@ -16,6 +16,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.workload import Change, Place, Workload
+from sluice.core.moves.cedana import Action
 from sluice.core.moves.checkpointing import Checkpoint
 from sluice.core.moves.interruption import Notice
 from sluice.core.moves.leftovers import Stored
@@ -519,6 +520,37 @@ class Archives(Protocol):
 
     def discard(self, uri: str) -> None:
         """One archive; one that is gone counts as removed. Raises SluiceError."""
+        ...
+
+
+class Cedana(Protocol):
+    """Cedana's service as one cluster has it. Every method may raise CedanaError.
+
+    An error leaves open whether an action was begun, unless it is a CedanaRefused.
+    """
+
+    def newest(self, pod_uid: str) -> str:
+        """The newest action about a pod; empty if there is none."""
+        ...
+
+    def checkpoint(self, pod_uid: str) -> str:
+        """Begin to save a running pod, which goes on; the action."""
+        ...
+
+    def restore(self, checkpoint: str) -> str:
+        """Begin to restore what the action `checkpoint` has saved, as a new pod; the action."""
+        ...
+
+    def look(self, action: str) -> Action: ...
+
+    def retire(self, checkpoint: str) -> None:
+        """What an action has saved is not needed any more; what is gone counts as retired."""
+        ...
+
+
+class Cedanas(Protocol):
+    def of(self, cluster: str) -> Cedana:
+        """Raises NotConfigured for a cluster without Cedana."""
         ...
 
 

@@ -1,6 +1,7 @@
 """What checkpoints consist of: an archive in the bucket, and an image where runtimes restore one.
 
-Images are in ECR; a registry on loopback is spoken to as the OCI distribution interface says.
+Images are in ECR; a registry on loopback is spoken to as the OCI distribution interface says. What
+Cedana has saved, it keeps itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import urllib3
 from botocore.exceptions import ClientError
 
+from sluice.core.moves import cedana
 from sluice.core.moves.leftovers import Stored
 from sluice.errors import SluiceError
 from sluice.ports import Archive
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from sluice.core.moves.checkpointing import Checkpoint, Part
+    from sluice.ports import Cedanas
 
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")
 LOOPBACK = re.compile(r"(?P<host>(127\.0\.0\.1|localhost)(:\d+)?)/(?P<name>.+)")
@@ -42,6 +45,7 @@ class CheckpointArchives:
     s3: S3Client
     ecr: Callable[[], Any]
     address: str
+    cedanas: Cedanas | None = None
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False))
 
     def look(self, checkpoint: Checkpoint) -> Archive | None:
@@ -91,11 +95,19 @@ class CheckpointArchives:
         try:
             if piece.image:
                 self._remove_image(piece.image)
-            if piece.uri.startswith("s3://"):
+            if cedana.is_kept(piece.uri):
+                self._retire(piece.uri)
+            elif piece.uri.startswith("s3://"):
                 bucket, key = _place(piece.uri)
                 self.s3.delete_object(Bucket=bucket, Key=key)
         except (ClientError, urllib3.exceptions.HTTPError) as error:
             raise SluiceError(f"{piece.source} cannot be removed: {error}") from error
+
+    def _retire(self, uri: str) -> None:
+        if self.cedanas is None:
+            raise SluiceError(f"{uri} is for the function `act` to retire")
+        cluster, action = cedana.place(uri)
+        self.cedanas.of(cluster).retire(action)
 
     def _remove_image(self, image: str) -> None:
         reference, _, tag = image.rpartition(":")

@@ -75,9 +75,10 @@ class Installation:
                 Health.CORDONED if spec.cordoned else Health.READY,
                 spec.locations,
                 {f: rate for f, rate in rates.items() if f in (spec.flavors or flavors)},
+                cedana=spec.cedana is not None,
             )
             for name, spec in sorted(self.clusters.items())
-        ] or [Site("", frozenset(flavors), rates=rates)]
+        ] or [Site("", frozenset(flavors), rates=rates, cedana=True)]
 
     def market(self, flavors: Mapping[str, ResourceFlavor], now: int) -> Market:
         """What is offered; nothing is ever sold out."""

@@ -24,7 +24,7 @@ from sluice.core.moves.checkpointing import (
 if TYPE_CHECKING:
     from sluice.core.lifecycle.workload import Workload
 
-EVERYWHERE = Capability(kubelet=True, cedana=True)
+EVERYWHERE = Capability(kubelet=True)
 
 
 @dataclass(frozen=True, slots=True)

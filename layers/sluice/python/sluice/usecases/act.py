@@ -21,9 +21,16 @@ from sluice.core.lifecycle.workload import (
     State,
     Workload,
 )
-from sluice.core.moves import gangs
+from sluice.core.moves import cedana
 from sluice.core.values.reasons import Reason
-from sluice.errors import ClusterError, ClusterForbidden
+from sluice.errors import (
+    CedanaError,
+    CedanaRefused,
+    ClusterError,
+    ClusterForbidden,
+    NotConfigured,
+    SluiceError,
+)
 from sluice.ports import (
     AlreadyExists,
     Catalog,
@@ -38,8 +45,9 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.configuration import configured, market_of
+from sluice.usecases.courier import Courier
 from sluice.usecases.leaving import leaving_spot
-from sluice.usecases.migrate import Migrate, make_room, moves, was_moved
+from sluice.usecases.migrate import Migrate, make_room, moves, waits_at_gate, was_moved
 from sluice.usecases.parts import HandOut, are_handed_out
 from sluice.usecases.stopping import find
 from sluice.usecases.weighing import Weigh
@@ -48,6 +56,7 @@ from sluice.usecases.yielding import Yield
 T = TypeVar("T")
 R = TypeVar("R")
 PARALLEL = 8
+REFUSALS = (ClusterForbidden, CedanaRefused, NotConfigured)
 PERMANENT = {400, 403, 404, 405, 413, 422}
 NOT_FOUND, NO_SUCH_KIND = 404, "page not found"  # other 404s name a missing namespace
 
@@ -67,6 +76,7 @@ class Act:
     offerings: Offerings
     pools: Pools
     checkpoints: str = ""
+    courier: Courier | None = None
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
@@ -74,14 +84,16 @@ class Act:
 
         The message comes again. A right that we lack is told in the record of its workload.
         """
-        records = [w for w in self.workloads.get_many(ids) if w.cluster == cluster_name]
+        named = self.workloads.get_many(ids)
+        records = [w for w in named if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
+        troubles = self.carry_word(cluster_name, cluster, named)
         moving = [w for w in records if moves(w)]
         leaving = leaving_spot(moving, self.catalog, self.pools, self.clock.now())
         moved = self.workloads.get_many(self.migrate(cluster, moving, leaving))
         wanted = [w for w in (*records, *moved) if self.waits_for_dispatch(w)]
         unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
-        troubles = self.dispatch(cluster_name, cluster, wanted) if wanted else []
+        troubles += self.dispatch(cluster_name, cluster, wanted) if wanted else []
         if wanted or moving:
             self.observers.wake(cluster_name)
         if unwanted:
@@ -96,7 +108,28 @@ class Act:
             troubles += failures(restored, handed)
         if troubles:
             self.workloads.apply(list(hindrances(troubles)))
-            raise troubles[0][1]
+        for _, trouble in troubles:
+            if isinstance(trouble, ClusterError):
+                raise trouble
+
+    def carry_word(
+        self, name: str, cluster: Cluster, workloads: Sequence[Workload]
+    ) -> list[tuple[Workload, SluiceError]]:
+        """Between pods and Cedana; also of workloads that have left this cluster.
+
+        What Cedana does not do is told in the record, and needs no message to come again: `observe`
+        sends one each second for as long as a pod waits.
+        """
+        courier = self.courier
+        entrusted = [w for w in workloads if cedana.is_saved_by_cedana(w)]
+        if courier is None or not entrusted:
+            return []
+
+        def carry(workload: Workload) -> None:
+            courier(name, cluster, workload)
+            self.migrate.clear(workload.id)
+
+        return [*failures(entrusted, self.each(carry, entrusted))]
 
     def waits_for_dispatch(self, workload: Workload) -> bool:
         """A Job that was claimed just now is left to its claimer, who is about to un-suspend it."""
@@ -106,7 +139,7 @@ class Act:
 
     def dispatch(
         self, name: str, cluster: Cluster, wanted: Sequence[Workload]
-    ) -> list[tuple[Workload, ClusterError]]:
+    ) -> list[tuple[Workload, SluiceError]]:
         """Create suspended, claim, only then un-suspend, with the claimed UID as precondition."""
         fresh = (w for w in wanted if w.state is State.ADMITTED)
         manifests = self.manifests.get_many(w.manifest_key for w in fresh)
@@ -148,13 +181,13 @@ class Act:
         started = self.each(lambda pair: start(cluster, *pair), claimed)
         return [*failures(wanted, jobs), *failures([w for w, _ in claimed], started)]
 
-    def each(self, do: Callable[[T], R], items: Sequence[T]) -> list[R | ClusterError]:
+    def each(self, do: Callable[[T], R], items: Sequence[T]) -> list[R | SluiceError]:
         """One's trouble does not hold up the others: it is what comes back for it."""
 
-        def attempt(item: T) -> R | ClusterError:
+        def attempt(item: T) -> R | SluiceError:
             try:
                 return do(item)
-            except ClusterError as error:
+            except SluiceError as error:
                 return error
 
         return list(self.pool.map(attempt, items))
@@ -162,18 +195,20 @@ class Act:
 
 def failures(
     workloads: Iterable[Workload], results: Iterable[object]
-) -> Iterator[tuple[Workload, ClusterError]]:
+) -> Iterator[tuple[Workload, SluiceError]]:
     for workload, result in zip(workloads, results, strict=True):
-        if isinstance(result, ClusterError):
+        if isinstance(result, SluiceError):
             yield workload, result
 
 
-def hindrances(troubles: Iterable[tuple[Workload, ClusterError]]) -> Iterator[Change]:
+def hindrances(troubles: Iterable[tuple[Workload, SluiceError]]) -> Iterator[Change]:
     """What people are to know of; other troubles pass by themselves."""
     for workload, error in troubles:
         told = workload.reason.get("message") == str(error)
-        if isinstance(error, ClusterForbidden) and not told:
+        if isinstance(error, REFUSALS) and not told:
             yield lifecycle.hinder(workload, Reason.MISSING_RIGHT, str(error))
+        elif isinstance(error, CedanaError) and not told:
+            yield lifecycle.hinder(workload, Reason.CLUSTER_UNREACHABLE, str(error))
 
 
 def create(
@@ -247,8 +282,8 @@ def start(cluster: Cluster, workload: Workload, job: Document) -> None:
     claimed = workload.state is State.DISPATCHED and workload.uid == metadata["uid"]
     if not claimed or not job_status.suspended(job):
         return
-    if was_moved(workload) and not gangs.is_set(workload.restore_from):
-        make_room(cluster, workload)  # a gang's pods cannot be scheduled before they have parts
+    if was_moved(workload) and not waits_at_gate(workload):
+        make_room(cluster, workload)
     # Who has set which of its fields is nearly half of a Job, worked out anew for each write to it
     # until the list is emptied in this way; nobody asks, since a Job is never applied.
     released = {"uid": workload.uid, "managedFields": [{}]}

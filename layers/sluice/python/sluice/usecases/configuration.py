@@ -53,6 +53,11 @@ def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
     return {name: spec.flavors for name, spec in specs.items() if not spec.cordoned}
 
 
+def clusters_with_cedana(snapshot: CatalogSnapshot) -> list[str]:
+    names = sorted(snapshot.of("Cluster"))
+    return [name for name in names if cluster_spec(snapshot, name).cedana is not None]
+
+
 def namespace_labels(snapshot: CatalogSnapshot) -> dict[str, dict[str, str]]:
     """Namespace → its labels: those of the Tenant whose it is."""
     labels: dict[str, dict[str, str]] = {}

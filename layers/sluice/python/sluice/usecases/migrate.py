@@ -14,7 +14,7 @@ from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload, after
-from sluice.core.moves import checkpointing, gangs, migration, restoring, yielding
+from sluice.core.moves import cedana, checkpointing, gangs, migration, restoring, yielding
 from sluice.core.moves.checkpointing import Action, Checkpoint
 from sluice.core.moves.interruption import Kind
 from sluice.core.moves.marks import (
@@ -333,7 +333,8 @@ class Migrate:
         for pod in placeholders:
             workload = known.get(pod["metadata"]["labels"][PLACEHOLDER])
             if workload is None or not (
-                will_use_placeholder(workload, self.clock.now()) or awaits_parts(workload)
+                will_use_placeholder(workload, self.clock.now())
+                or (waits_at_gate(workload) and not has_started(workload))
             ):
                 remove(cluster, pod)
 
@@ -423,10 +424,14 @@ def was_moved(workload: Workload) -> bool:
     return bool(workload.runs) and recovery.has_moved(workload.runs[-1])
 
 
-def awaits_parts(workload: Workload) -> bool:
-    """Whether the pods of its present run are handed one part of a set each."""
-    started = workload.state is not State.DISPATCHED or workload.started_at
-    return gangs.is_set(workload.restore_from) and not started
+def waits_at_gate(workload: Workload) -> bool:
+    """Whether no pod of its Job is scheduled before it is known what it is restored from."""
+    source = workload.restore_from
+    return gangs.is_set(source) or cedana.is_kept(source)
+
+
+def has_started(workload: Workload) -> bool:
+    return workload.state is not State.DISPATCHED or bool(workload.started_at)
 
 
 def retain(workload: Workload, pieces: int = 1) -> int:

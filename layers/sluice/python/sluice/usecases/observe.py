@@ -23,6 +23,7 @@ from sluice.core.clusters.observation import (
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.stuck_pods import warning
 from sluice.core.lifecycle.workload import Change, State, Workload
+from sluice.core.moves.cedana import is_saved_by_cedana
 from sluice.core.moves.marks import FIRST, MOVE, ORDER, YIELD, answer, marks_on
 from sluice.errors import ClusterError
 from sluice.ports import (
@@ -145,9 +146,9 @@ class Observe:
         counted = 0
         while (now := self.clock.now()) < until and not stop.is_set():
             self.mark(cluster, seen, drain(events))
-            if (seen.leaving or seen.gated) and now - nudged > NUDGE_MS:
-                pressing = {*seen.leaving.values(), *seen.gated.values()}
-                self.commands.send(name, sorted(pressing))
+            pressing = seen.pressing()
+            if pressing and now - nudged > NUDGE_MS:
+                self.commands.send(name, pressing)
                 nudged = now
             if seen.strange and now - counted > NUDGE_MS:
                 # At once: word of the end of a machine that nobody knows would go unheard.
@@ -235,7 +236,8 @@ class Observe:
             seen.hear(pod, warning(events), now)
 
     def remind(self, name: str, records: Sequence[Workload], seen: Seen, now: int) -> None:
-        if again := unfinished_business(records, seen, now):
+        again = unfinished_business(records, seen, now)
+        if again := [*again, *(each for each in seen.pressing() if each not in again)]:
             self.commands.send(name, again)
 
     def count_nodes(self, name: str, cluster: Cluster, seen: Seen, now: int) -> None:
@@ -303,6 +305,8 @@ class Observe:
             self.pool.submit(self.archive_logs, cluster, change.before, seen)
             if change.set["result"]["succeeded"]:
                 self.migrate.finished(change.before)
+                if is_saved_by_cedana(change.before):  # `act` alone may tell Cedana
+                    self.commands.send(change.before.cluster, [change.before.id])
 
     def note_end(self, workload: Workload, ended: int) -> None:
         """Remember whose logs are to be archived, unless they are already."""

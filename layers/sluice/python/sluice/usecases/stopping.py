@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.workload import Change, Workload
@@ -30,10 +32,14 @@ def stop(
     """
     job = find(cluster, workload)
     if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
-        return lifecycle.gone(workload) if not pods_of(cluster, workload) else None
+        left = pods_of(cluster, workload)
+        end_bare(cluster, left)
+        return None if left else lifecycle.gone(workload)
     ended = job_status.outcome(job)
     metadata = job["metadata"]
     if ended and workload.uid and is_its_own_end(cluster, workload, job):
+        if job_status.outlive_their_job(pods_of(cluster, workload)):
+            return None
         return lifecycle.finish(workload, ended, now)
     if not metadata.get("deletionTimestamp"):
         cluster.delete(workload.kind, workload.namespace, metadata["name"], uid=metadata["uid"])
@@ -44,11 +50,9 @@ def stop(
             remove(cluster, pod, grace_seconds=0)
     if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)
+    end_bare(cluster, left)
     if grace_seconds is not None:
-        for pod in left:
-            given = pod["metadata"].get("deletionGracePeriodSeconds", grace_seconds + 1)
-            if given > grace_seconds:
-                remove(cluster, pod, grace_seconds=max(1, grace_seconds))
+        hurry(cluster, left, grace_seconds)
     return None
 
 
@@ -57,6 +61,21 @@ def is_its_own_end(cluster: Cluster, workload: Workload, job: Document) -> bool:
     if job_status.ended_by_deletion(job):
         return False
     return not why_not_restored(workload, job, all_pods_of(cluster, workload))
+
+
+def hurry(cluster: Cluster, pods: Iterable[Document], grace_seconds: int) -> None:
+    for pod in pods:
+        given = pod["metadata"].get("deletionGracePeriodSeconds", grace_seconds + 1)
+        if given > grace_seconds:
+            remove(cluster, pod, grace_seconds=max(1, grace_seconds))
+
+
+def end_bare(cluster: Cluster, pods: Iterable[Document]) -> None:
+    """Pods that no Job takes with it."""
+    for pod in pods:
+        at = pod["metadata"]
+        if job_status.bare(pod) and not at.get("deletionTimestamp"):
+            cluster.delete("Pod", at["namespace"], at["name"], uid=at["uid"])
 
 
 def remove(cluster: Cluster, pod: Document, *, grace_seconds: int) -> None:

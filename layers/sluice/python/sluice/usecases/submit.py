@@ -13,6 +13,7 @@ from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submissi
 from sluice.core.kinds import tenants
 from sluice.core.kinds.tenants import Tenant
 from sluice.core.lifecycle import completion, dependencies, pending_policy
+from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import PodSet, State, Workload
 from sluice.core.passes.fitness import impossible
 from sluice.core.values.identity import digest, workload_id
@@ -30,7 +31,7 @@ from sluice.ports import (
     TaskTokens,
     Workloads,
 )
-from sluice.usecases.configuration import configured
+from sluice.usecases.configuration import clusters_with_cedana, configured
 from sluice.usecases.pending_caps import PendingCaps
 
 DEFAULT_PRIORITY_CLASS = "default"
@@ -267,6 +268,15 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
     if problem := impossible(queues, local.cluster_queue, pod_sets, ignore_undeclared=ignores):
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
+        ), None
+    asked = found.options.get("checkpoint", {}).get("mode")
+    if asked == CheckpointMode.CEDANA and not clusters_with_cedana(snapshot):
+        message = (
+            "no Cluster has Cedana configured: use kubelet or application, or ask an administrator"
+            " for spec.cedana {url, clusterId, tokenSecret} of a Cluster"
+        )
+        return rejected(
+            found, Reason.SCHEMA_INVALID, [{"field": "spec.checkpoint.mode", "message": message}]
         ), None
     manifest: Document = json.loads(found.manifest)
     workload = _record(found, State.PENDING)

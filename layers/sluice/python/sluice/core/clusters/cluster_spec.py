@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,19 @@ if TYPE_CHECKING:
     from sluice.core.kinds.document import Fields
 
 KIND: Final = "Cluster"
+_ADDRESS: Final = re.compile(
+    r"https://[a-zA-Z0-9.-]+(:\d+)?|http://(127\.0\.0\.1|localhost)(:\d+)?", re.ASCII
+)
+_SECRET: Final = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class CedanaSpec:
+    """Cedana's service, what it calls this cluster, and the secret (ARN) that holds the token."""
+
+    url: str
+    cluster_id: str
+    token_secret: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +37,7 @@ class ClusterSpec:
     buckets: tuple[str, ...] = ()
     manages_pools: bool = True
     most_waiting_pods: int = WAITING_PODS
+    cedana: CedanaSpec | None = None
 
     @property
     def locations(self) -> frozenset[str]:
@@ -35,6 +50,7 @@ def read(fields: Fields) -> ClusterSpec:
 
     `spec.managePools`: whether `provision` sets limits of labelled NodePools; switched off, it
     gives back what it has set. `spec.maxWaitingPods`: with more without a node, nobody is admitted.
+    `spec.cedana`: `{url, clusterId, tokenSecret}`; only there may workloads ask for Cedana.
     `spec.region` and `spec.buckets` say which data and checkpoints are near.
     """
     fields.ignore("apiVersion", "kind", "status")
@@ -48,7 +64,22 @@ def read(fields: Fields) -> ClusterSpec:
         buckets=spec.texts("buckets"),
         manages_pools=spec.boolean("managePools", default=True),
         most_waiting_pods=spec.integer("maxWaitingPods", WAITING_PODS, minimum=1),
+        cedana=_cedana(spec.map("cedana")) if spec.has("cedana") else None,
     )
     for each in (fields, metadata, spec):
         each.close()
+    return found
+
+
+def _cedana(fields: Fields) -> CedanaSpec:
+    found = CedanaSpec(
+        url=fields.text("url", required=True).rstrip("/"),
+        cluster_id=fields.text("clusterId", required=True),
+        token_secret=fields.text("tokenSecret", required=True),
+    )
+    if found.url and not _ADDRESS.fullmatch(found.url):
+        fields.wrong("url", "must be https://HOST, without a path")
+    if found.token_secret and not _SECRET.fullmatch(found.token_secret):
+        fields.wrong("tokenSecret", "must be the ARN of a secret of AWS Secrets Manager")
+    fields.close()
     return found

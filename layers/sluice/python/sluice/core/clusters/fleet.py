@@ -16,6 +16,8 @@ from sluice.core.clusters.placement import (
     PlacementRequest,
     place,
 )
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.moves.checkpointing import mode
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Site:
     locations: frozenset[str] = frozenset()
     rates: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
     busy: int = 0
+    cedana: bool = False
 
 
 def health(*, cordoned: bool, seen_at: int, now: int) -> Health:
@@ -120,7 +123,11 @@ def choose_cluster(
     """
     taken = by_flavor(workload, assigned)
     request = PlacementRequest(
-        frozenset(taken), allowed, checkpoint_places(workload), data_places(workload)
+        frozenset(taken),
+        allowed,
+        checkpoint_places(workload),
+        data_places(workload),
+        cedana=needs_cedana(workload),
     )
     buying = place(request, [_view(site, sites, taken, closed) for site in sites], now)
     if buying.cluster is not None or buying.reason is not Reason.INSUFFICIENT_INSTANCE:
@@ -155,7 +162,11 @@ def _view(
         closure = closed.get(site.name, {}).get(flavor)
         until = None if closure is None else closure.until
         offerings[flavor] = Offering(microusd_per_hour=here, quarantined_until_ms=until)
-    return ClusterView(site.name, offerings, site.health, site.locations, site.busy)
+    return ClusterView(site.name, offerings, site.health, site.locations, site.busy, site.cedana)
+
+
+def needs_cedana(workload: Workload) -> bool:
+    return mode(workload.options) is CheckpointMode.CEDANA
 
 
 def checkpoint_places(workload: Workload) -> frozenset[str]:

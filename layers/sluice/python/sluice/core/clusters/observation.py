@@ -12,6 +12,7 @@ from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
 from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload
+from sluice.core.moves.cedana import is_entrusted
 from sluice.core.moves.checkpointing import DUMPING, mode
 from sluice.core.moves.compatibility import cpu_of
 from sluice.core.moves.gangs import waits_for_part
@@ -43,7 +44,11 @@ class Seen:
     leaving: dict[str, str] = field(default_factory=dict)
     """Pods (by UID) on machines that go away, and the workloads to which they belong."""
     gated: dict[str, str] = field(default_factory=dict)
-    """Pods (by UID) that wait for their part of a set, and the workloads to which they belong."""
+    """Pods (by UID) that wait for what they are restored from, and whose they are."""
+    entrusted: dict[str, str] = field(default_factory=dict)
+    """Pods (by UID) that Cedana is to save, or has just restored, and whose they are."""
+    placed: dict[str, Key] = field(default_factory=dict)
+    """Where pods (by UID) are counted: what was restored is handed to a later generation."""
     reminded: set[Key] = field(default_factory=set)
     counted: set[str] = field(default_factory=set)
     """Nodes that stand in the inventory; their ends are understood."""
@@ -79,28 +84,33 @@ class Seen:
             return None
         uid = document["metadata"]["uid"]
         if kind == "Pod":
-            pods = self.pods.setdefault(key, {})
-            if change == "DELETED":
-                pods.pop(uid, None)
-                self.leaving.pop(uid, None)
-                self.gated.pop(uid, None)
-                self.warned.pop(uid, None)
-                self.asked.pop(uid, None)
-            else:
-                pods[uid] = document
-                if (node := document["spec"].get("nodeName")) and node not in self.counted:
-                    self.strange.add(node)
-                if LEAVING in marks_on(document):
-                    self.leaving[uid] = key[0]
-                if waits_for_part(document):
-                    self.gated[uid] = key[0]
-                else:
-                    self.gated.pop(uid, None)
+            self._take_pod(key, document, deleted=change == "DELETED")
         elif change != "DELETED":
             self.jobs[key] = document
         elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
             del self.jobs[key]
         return key
+
+    def _take_pod(self, key: Key, pod: Document, *, deleted: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        self.pods.get(self.placed.pop(uid, key), {}).pop(uid, None)
+        if deleted:
+            self.warned.pop(uid, None)
+            self.asked.pop(uid, None)
+        else:
+            self.pods.setdefault(key, {})[uid] = pod
+            self.placed[uid] = key
+            if (node := pod["spec"].get("nodeName")) and node not in self.counted:
+                self.strange.add(node)
+        for who, belongs in (
+            (self.leaving, LEAVING in marks_on(pod)),
+            (self.gated, waits_for_part(pod)),
+            (self.entrusted, is_entrusted(pod)),
+        ):
+            if belongs and not deleted:
+                who[uid] = key[0]
+            else:
+                who.pop(uid, None)
 
     def know(self, nodes: Iterable[str], rows: Iterable[Document] = ()) -> None:
         """These nodes, and whatever was strange before they were listed, are looked for no more.
@@ -146,6 +156,10 @@ class Seen:
         if said is not None:
             self.warned[uid] = said
 
+    def pressing(self) -> list[str]:
+        """Workloads of which only a look at the cluster tells what is to be done next."""
+        return sorted({w for of in (self.leaving, self.gated, self.entrusted) for w in of.values()})
+
     def ids(self) -> list[str]:
         return list(dict.fromkeys(workload for workload, _ in self.jobs))
 
@@ -168,7 +182,8 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
     elif ended is not None:
         # Whatever the record said when it was read: the Job may have been deleted since.
         obeyed = job_status.ended_by_deletion(job)
-        if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed:
+        settled = not job_status.outlive_their_job(pods)
+        if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed and settled:
             machine = machines.held(pods, seen.inventory, workload.machine)
             yield lifecycle.finish(workload, _result(ended, pods), now, machine)
     elif workload.state is State.DISPATCHED:

@@ -45,6 +45,7 @@ class ClusterView:
     health: Health = Health.READY
     locations: frozenset[str] = frozenset()
     running: int = 0
+    cedana: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class PlacementRequest:
     checkpoint: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
     current: str | None = None
+    cedana: bool = False
+    """Whether it needs a cluster with Cedana."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ def _refusal(
 ) -> tuple[Reason, str] | None:
     if request.clusters is not None and cluster.name not in request.clusters:
         return Reason.NO_MATCHING_FLAVOR, "the workload does not allow it"
+    if request.cedana and not cluster.cedana:
+        return Reason.NO_MATCHING_FLAVOR, "has no Cedana (spec.cedana of the Cluster)"
     missing = sorted(request.flavors - cluster.offerings.keys())
     if missing:
         return Reason.NO_MATCHING_FLAVOR, f"does not offer {', '.join(missing)}"

@@ -10,8 +10,9 @@ from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
 from sluice.core.kinds.requests import jobs, parallel_pods
 from sluice.core.kinds.tenants import PodSecurity
+from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.options import CheckpointMode, FailureAction
-from sluice.core.moves import gangs
+from sluice.core.moves import cedana, gangs
 from sluice.core.moves import marks as known_marks
 from sluice.core.moves.compatibility import node_labels
 from sluice.core.values.identity import job_name, volume_name
@@ -169,6 +170,9 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     annotations |= _checkpoint_marks(run)
     if run.restore_from and restores_set(run):
         pod["schedulingGates"] = [{"name": gangs.GATE}]  # until it is handed its own part
+    elif cedana.is_kept(run.restore_from or ""):
+        pod["schedulingGates"] = [{"name": gangs.GATE}]  # another one is restored in its place
+        template["metadata"]["finalizers"] = [job_status.STAND_IN]
     elif run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
@@ -230,6 +234,8 @@ def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
     level = PodSecurity(security.get("level", PodSecurity.RESTRICTED))
     pod_security.harden(pod, level, run_as_user=security.get("run_as_user", 0))
     volumes = run.options.get("volumes", [])
+    if saved_by_cedana(run) and needs_runtime(pod):
+        pod["runtimeClassName"] = cedana.RUNTIME_CLASS
     if volumes:
         pod.setdefault("volumes", []).extend(_pod_volume(volume, run) for volume in volumes)
     for _, container in pod_security.containers(pod):
@@ -250,6 +256,19 @@ def restores_set(run: Run) -> bool:
 
 def dumped(run: Run) -> bool:
     return run.options.get("checkpoint", {}).get("mode") == CheckpointMode.KUBELET
+
+
+def saved_by_cedana(run: Run) -> bool:
+    return run.options.get("checkpoint", {}).get("mode") == CheckpointMode.CEDANA
+
+
+def needs_runtime(pod: Mapping[str, Any]) -> bool:
+    """Whether Cedana saves the pod only below its own container runtime."""
+    return any(
+        cedana.GPUS in (container.get("resources") or {}).get(kind, {})
+        for container in pod["containers"]
+        for kind in ("requests", "limits")
+    )
 
 
 def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run) -> None:

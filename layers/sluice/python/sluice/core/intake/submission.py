@@ -19,6 +19,7 @@ from sluice.core.kinds.document import Flaw
 from sluice.core.kinds.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
 from sluice.core.kinds.spec_fields import SpecFields
 from sluice.core.lifecycle import options as workload_options
+from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.values.identity import canonical_json, digest, elsewhere_id, workload_id
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def submission(
             sets = pod_sets(vetting.without_nulls(reading.job), found, reading.path)
             found += _too_much(sets, tenant, reading.path)
             found += _collisions(reading)
+            found += _unfit_for_cedana(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
         _queue(reading.queue, namespace, _queue_path(body), flaws)
     if flaws or reading is None:
@@ -340,6 +342,25 @@ def _collisions(reading: _Reading) -> list[Flaw]:
             if volume["mount_path"] in mounts:
                 found.append(Flaw("", f"{at}.mountPath", "the Job mounts another volume there"))
     return found
+
+
+def _unfit_for_cedana(reading: _Reading) -> list[Flaw]:
+    """Cedana saves and restores single pods, and the Job controller has to adopt what it made."""
+    if reading.options.get("checkpoint", {}).get("mode") != CheckpointMode.CEDANA:
+        return []
+    job = reading.job
+    advice = "use kubelet or application"
+    if job["kind"] != "Job":
+        return [Flaw("", "kind", f"checkpoint.mode cedana is for Jobs only; {advice}")]
+    spec, at = job["spec"], f"{reading.path}.spec" if reading.path else "spec"
+    pods = max(spec.get("parallelism") or 1, spec.get("completions") or 1)
+    if pods > 1:
+        told = f"checkpoint.mode cedana is for Jobs of one pod, not {pods}; {advice}"
+        return [Flaw("", f"{at}.parallelism", told)]
+    if spec.get("completionMode") == "Indexed":
+        told = f"checkpoint.mode cedana is not for Indexed Jobs; {advice}"
+        return [Flaw("", f"{at}.completionMode", told)]
+    return []
 
 
 def _at_origin(flaw: Flaw, reading: _Reading) -> Flaw:

@@ -8,6 +8,8 @@ from typing import Any
 
 WORKLOAD_LABEL = "sluice.dev/workload"
 GENERATION_LABEL = "sluice.dev/generation"
+STAND_IN = "sluice.dev/restore"
+"""Finalizer of a pod in whose place another one is restored, by somebody else and at any time."""
 SUCCEEDED = {"Complete", "Completed", "SuccessCriteriaMet"}
 _FINAL = {"Complete": True, "Completed": True, "Failed": False}
 
@@ -162,8 +164,24 @@ def failed_by_itself(pod: Document) -> bool:
 
 
 def running_pod(pod: Document) -> bool:
-    """Whether the pod may still execute anything."""
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    """Whether the pod, or the one that is restored in its place, may still execute anything."""
+    phase = (pod.get("status") or {}).get("phase")
+    return stands_in(pod) or phase not in ("Succeeded", "Failed")
+
+
+def stands_in(pod: Document) -> bool:
+    return STAND_IN in (pod["metadata"].get("finalizers") or ())
+
+
+def bare(pod: Document) -> bool:
+    """Whether no controller owns the pod, as none owns what was restored just now."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return not any(owner.get("controller") for owner in owners)
+
+
+def outlive_their_job(pods: Iterable[Document]) -> bool:
+    """Whether something may run of which the end of the Job says nothing."""
+    return any(stands_in(pod) or (bare(pod) and running_pod(pod)) for pod in pods)
 
 
 def ended_when_deleted(pod: Document) -> int:

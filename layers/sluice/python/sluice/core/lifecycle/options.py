@@ -248,12 +248,8 @@ def _checkpoint(fields: SpecFields) -> Checkpoint:
     if mode not in set(CheckpointMode):
         fields.wrong("mode", f"{written!r} is not one of {', '.join(CheckpointMode)}")
         mode = CheckpointMode.NONE.value
-    if mode == CheckpointMode.CEDANA:
-        fields.wrong(
-            "mode",
-            "Cedana restores pods outside of their Jobs, so Sluice cannot carry them on;"
-            " use kubelet or application",
-        )
+    if mode == CheckpointMode.CEDANA and fields.has("signal"):
+        fields.wrong("signal", "remove it: Cedana saves the processes, which hear nothing of it")
     found = Checkpoint(mode=mode)
     if fields.has("signal") or written == "signal":
         found["signal"] = fields.text("signal", "SIGUSR1")

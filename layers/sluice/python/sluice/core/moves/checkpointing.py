@@ -284,7 +284,6 @@ class Capability:
     """What a node can do for drivers; `reason` says why it cannot dump processes."""
 
     kubelet: bool = False
-    cedana: bool = False
     reason: str = "the node has no CRIU"
 
 
@@ -320,8 +319,6 @@ def select(
             return Selection(CheckpointMode.APPLICATION, gang)
         if not capability.kubelet:
             return Selection(CheckpointMode.APPLICATION, capability.reason)
-    if asked is CheckpointMode.CEDANA and not capability.cedana:
-        return Selection(CheckpointMode.APPLICATION, "the node has no agent of Cedana")
     return Selection(asked, "as asked for")
 
 

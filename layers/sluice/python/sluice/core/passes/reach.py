@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluice.core.clusters.fleet import choose_cluster, reasons
+from sluice.core.clusters.fleet import choose_cluster, needs_cedana, reasons
 from sluice.core.clusters.placement import Health
 from sluice.core.kinds.model import Gate
 from sluice.core.lifecycle.workload import PodSetAssignment
@@ -77,6 +77,7 @@ def _taken(workload: Workload, flavor: str, sites: Sequence[Site], now: int) -> 
         flavor in site.flavors
         and site.health is Health.READY
         and (allowed is None or site.name in allowed)
+        and (site.cedana or not needs_cedana(workload))
         for site in sites
     )
 
