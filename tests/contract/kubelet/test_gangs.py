@@ -12,7 +12,7 @@ from sluice.adapters.kubernetes_cluster import KubernetesCluster
 from sluice.core.intake.rendering import Placement, Run, render
 from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.workload import State
 from sluice.core.moves import gangs, migration
 from sluice.core.moves.marks import ORDER, answer_to
 from sluice.core.moves.migration import Saved
@@ -87,7 +87,7 @@ class Gang:
         (job,) = render(MANIFEST, run)
         made = self.kubernetes.create(job | {"spec": job["spec"] | {"suspend": False}})
         assert isinstance(made, dict)
-        self.record: Workload = replace(
+        self.record = replace(
             self.record, generation=generation, uid=made["metadata"]["uid"], restore_from=source
         )
         self.workloads.write(self.record)
@@ -178,7 +178,7 @@ def test_a_gang_is_held_from_its_dump_on_and_goes_on_as_one(
     saved = gang.is_saved("move-0")
     held = gang.counted()
     assert all(one.held_at >= one.at > 0 for one in saved.values())
-    made = migration.checkpoint_of(gang.record, saved.values(), CheckpointMode.KUBELET)
+    made = migration.checkpoint_of(gang.record, saved.values(), CheckpointMode.KUBELET, {})
     assert made is not None
     gang.migrations.keep(made, retain=3)
     time.sleep(BEATS * 0.1)
