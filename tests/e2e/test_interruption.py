@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from local.demo.mertens import mertens
-from tests.e2e.stack import BUCKET, INSTANCE_SECONDS, Stack, a_workload, python, until
+from tests.e2e.stack import (
+    BUCKET,
+    INSTANCE_SECONDS,
+    Stack,
+    a_workload,
+    id_of,
+    python,
+    until,
+)
 
 pytestmark = pytest.mark.stack
 
@@ -50,6 +58,12 @@ def answer(stack: Stack, queue: str) -> dict[str, Any]:
     return result
 
 
+def needs_criu(node: dict[str, Any]) -> None:
+    metadata = node["metadata"]
+    if not metadata["labels"]["sluice.dev/checkpoint"].startswith("criu"):
+        pytest.skip(f"no CRIU here: {metadata['annotations']['sluice.dev/checkpoint-reason']}")
+
+
 def computes(stack: Stack, workload: str) -> None:
     """Wait until the application has told of its progress: then it hears signals."""
     stack.await_phase("RUNNING", workload)
@@ -84,9 +98,7 @@ def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) ->
     (job,) = stack.submit(a_sum(queue, code, {"mode": "kubelet"}))
     computes(stack, job)
     node, instance = stack.machine_of(job)
-    labels = stack.kubernetes.call("GET", f"/api/v1/nodes/{node}")["metadata"]
-    if not labels["labels"]["sluice.dev/checkpoint"].startswith("criu"):
-        pytest.skip(f"no CRIU here: {labels['annotations']['sluice.dev/checkpoint-reason']}")
+    needs_criu(stack.kubernetes.call("GET", f"/api/v1/nodes/{node}"))
 
     stack.market("interrupt", instanceId=instance)
     (record,) = stack.await_phase("SUCCEEDED", job)
@@ -107,9 +119,7 @@ def test_a_gang_goes_on_as_one_from_where_each_of_its_members_was(stack: Stack) 
     stack.await_phase("RUNNING", gang)
     nodes = {pod["spec"]["nodeName"] for pod in stack.pods(gang)}
     found = [stack.kubernetes.call("GET", f"/api/v1/nodes/{node}") for node in sorted(nodes)]
-    labels = found[0]["metadata"]
-    if not labels["labels"]["sluice.dev/checkpoint"].startswith("criu"):
-        pytest.skip(f"no CRIU here: {labels['annotations']['sluice.dev/checkpoint-reason']}")
+    needs_criu(found[0])
     until("all count", lambda: "count 9" in stack.sluice("logs", gang))
 
     stack.market("interrupt", instanceId=found[0]["spec"]["providerID"].rpartition("/")[2])
@@ -139,6 +149,37 @@ def logs_of(stack: Stack, workload: str, generation: int) -> list[str]:
         for of, pod, container in kept
         if of == str(generation)
     ]
+
+
+def test_who_is_preempted_goes_on_later_from_where_it_was(stack: Stack) -> None:
+    queue = stack.queue("2", preemption={"withinClusterQueue": "LowerPriority"})
+    kueue, high = "kueue.x-k8s.io/v1beta2", {"name": f"{queue}-high"}
+    stack.apply(
+        {"apiVersion": kueue, "kind": "WorkloadPriorityClass", "metadata": high, "value": 1}
+    )
+    counting = a_workload(queue, *python(COUNTER), cpu="2", checkpoint={"mode": "kubelet"})
+    (victim,) = stack.submit(counting)
+    stack.await_phase("RUNNING", victim)
+    node, _ = stack.machine_of(victim)
+    needs_criu(stack.kubernetes.call("GET", f"/api/v1/nodes/{node}"))
+    until("it counts", lambda: "count 9" in stack.sluice("logs", victim))
+
+    urgent = a_workload(queue, "sleep", "2", cpu="2", priority=high["name"])
+    stack.submit(urgent)
+    (record,) = stack.await_phase("SUCCEEDED", victim)
+
+    assert record.restore_from.split("/")[-2] == "yield-0"
+    until("its log is kept", lambda: logs_of(stack, victim, 1))
+    (log,) = logs_of(stack, victim, 1)
+    numbers, members = zip(*(line.split()[1:] for line in log.splitlines()), strict=True)
+    assert [int(n) for n in numbers] == list(range(COUNTS)), "it repeats or lacks counts"
+    assert len(set(members)) == 1, "it began again"
+    run, _ = record.runs
+    assert (run["outcome"], run["by"]) == ("preempt", id_of(urgent))
+    assert run["lost_ms"] < run["ended_at"] - run["started_at"]
+    (decided,) = [line for line in stack.timeline(victim) if line["what"] == "CheckpointDecided"]
+    assert decided["message"].endswith("has 60 s: dump")
+    stack.await_released(queue)
 
 
 def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, code: str) -> None:
