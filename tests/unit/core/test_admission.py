@@ -212,6 +212,22 @@ def test_what_can_always_be_reclaimed_is_lent_at_once() -> None:
     assert admitted(scheduler) == ["b-waiting"]
 
 
+def test_whom_a_pass_admitted_itself_no_better_holder_stops_for() -> None:
+    scheduler = a_scheduler(
+        a_queue("own", 4, cohort="c", preemption=RECLAIM_ANY),
+        a_queue("borrows", 2, cohort="c", preemption=WITHIN_LOWER),
+    )
+    scheduler.hold(running(a_workload("high", "borrows", 3, priority=1)))
+    scheduler.enqueue(a_workload("first", "own", 2, queued=1))
+    scheduler.enqueue(a_workload("second", "own", 1, queued=2))
+    scheduler.enqueue(a_workload("low", "borrows", 1))
+
+    plan = scheduler.run_pass(NOW_MS)
+    assert [one.workload for one in plan.admissions] == ["first", "low"]
+    assert not plan.preemptions
+    assert preempted(scheduler) == {"low": "InCohortReclamation"}
+
+
 def test_what_a_victim_leaves_beyond_its_preemptor_is_for_whoever_is_first_then() -> None:
     scheduler = a_scheduler(
         a_queue("a", 4, cohort="c", preemption=WITHIN_LOWER), a_queue("b", 0, cohort="c")

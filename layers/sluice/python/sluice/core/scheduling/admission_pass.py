@@ -61,7 +61,8 @@ class Desk:
 class _Entry:
     """A nominated head; `order` is borrowing level, rank, time, sequence, id.
 
-    `stays` marks a blocked head of a strict queue, which keeps its room in every later round.
+    `stays` marks a blocked head of a strict queue, which keeps its room in every later round;
+    `spared` says that whom this pass admitted was left out of the search for victims.
     """
 
     queue: WaitingQueue
@@ -72,6 +73,7 @@ class _Entry:
     version: int
     order: tuple[int, int, int, int, str]
     stays: bool = False
+    spared: bool = False
 
 
 class AdmissionPass:
@@ -339,14 +341,18 @@ class AdmissionPass:
         choice = ANY_FLAVOR
         if queue.priced or self._desk.scans:
             choice = self._choice(queue, workload)
-        version = self._books.version
+        version, search = self._books.version, self._desk.search
+        before, search.spared_new = search.spared_new, False
         nomination, victims = self._nominator.nominate(
             queue, line.shape, workload, self._now_ms, choice
         )
+        spared, search.spared_new = search.spared_new, before or search.spared_new
         at, sequence, workload_id = workload.queued_at_ms, workload.sequence, workload.id
         rank = queue.backlog.rank(line.priority, at)
         order = (nomination.level, rank, at, sequence, workload_id)
-        return _Entry(queue, line, workload, nomination, victims, version, order)
+        entry = _Entry(queue, line, workload, nomination, victims, version, order)
+        entry.spared = spared
+        return entry
 
     def _choice(self, queue: WaitingQueue, workload: Workload) -> Choice:
         """Leaves out flavors that a budget cannot pay, and those that were tried just before."""
@@ -413,6 +419,16 @@ class AdmissionPass:
         if self._reservations and self._taken_by_reservation(entry):
             self._stand_back(entry)
             return
+        if entry.victims and entry.spared:
+            # Others would be better victims, who are ordinary holders in the next pass.
+            self._close(entry)
+            return
+        self._grant(entry)
+
+    def _grant(self, entry: _Entry) -> None:
+        """Admits a head, or evicts its victims and keeps its place until they are gone."""
+        books, queue, workload = self._books, entry.queue, entry.workload
+        nomination = entry.nomination
         del self._lobby.waiting_in[workload.id]
         queue.backlog.discard(workload.id)
         for target in entry.victims:
