@@ -21,10 +21,12 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import boto3
+import urllib3
 from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import BotoCoreError, ClientError
 from kubernetes import client, config
@@ -36,7 +38,10 @@ from agent.program import Agent, Nodes
 from agent.registry import Repository
 from agent.saving import Saver
 
+log = logging.getLogger(__name__)
 ECR = ".dkr.ecr."
+RETRY_SECONDS = 2.0
+SERVICES = (ApiException, BotoCoreError, ClientError)
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:
@@ -72,7 +77,12 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--cluster", default="", metavar="NAME", help="of the deployment")
     parser.add_argument("--account", default="", help="of the machines, in notices")
-    parser.add_argument("--metadata", default=notices.ADDRESS, metavar="URL")
+    parser.add_argument(
+        "--metadata",
+        default=os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", notices.ADDRESS),
+        metavar="URL",
+        help="default: $AWS_EC2_METADATA_SERVICE_ENDPOINT, else where EC2 has it",
+    )
     return parser.parse_args(words)
 
 
@@ -87,7 +97,7 @@ def kubelet_of(given: argparse.Namespace, api: client.CoreV1Api, name: str) -> K
         port=status.daemon_endpoints.kubelet_endpoint.port,
         authority=given.kubelet_ca or own,
         root=given.kubelet_root,
-        token=token.removeprefix("Bearer "),
+        token=token.rpartition(" ")[2],  # "bearer TOKEN", in letters of either case
     )
 
 
@@ -99,6 +109,21 @@ def repository_of(reference: str | None, session: boto3.Session) -> Repository |
         return Repository(reference)
     (data,) = session.client("ecr").get_authorization_token()["authorizationData"]
     return Repository(reference, f"Basic {data['authorizationToken']}")
+
+
+def patiently(prepare: Callable[[], None], stop: threading.Event) -> None:
+    """Until it succeeds: a booting node may lack its network, or the agent of Pod Identity.
+
+    To end instead would let Kubernetes wait longer and longer before the next try.
+    """
+    while not stop.is_set():
+        try:
+            prepare()
+        except (*SERVICES, urllib3.exceptions.HTTPError, notices.SilentError) as error:
+            log.warning("not ready yet: %s", error)
+            stop.wait(RETRY_SECONDS)
+        else:
+            return
 
 
 def publish_support(api: client.CoreV1Api, node: str) -> None:
@@ -121,11 +146,10 @@ def listener_of(given: argparse.Namespace, session: boto3.Session) -> notices.Li
     )
 
 
-def region_of(metadata: str) -> str | None:
-    """The Region of the environment, else that of the machine; None leaves it to boto3."""
-    if os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
-        return None
-    return notices.Metadata(metadata).get("placement/region")
+def find_region(given: argparse.Namespace) -> None:
+    """That of the environment, which boto3 knows, else that of the machine."""
+    if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+        given.region = given.region or notices.Metadata(given.metadata).get("placement/region")
 
 
 def find_addresses(given: argparse.Namespace, session: boto3.Session) -> None:
@@ -149,20 +173,23 @@ def main() -> None:
     else:
         config.load_incluster_config()
     api = client.CoreV1Api()
-    session = boto3.Session(region_name=given.region or region_of(given.metadata))
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    patiently(lambda: find_region(given), stop)
+    session = boto3.Session(region_name=given.region)
     if given.deployment:
-        find_addresses(given, session)
+        patiently(lambda: find_addresses(given, session), stop)
+    if given.node and not given.kubeconfig:
+        patiently(lambda: publish_support(api, given.node), stop)
+    if stop.is_set():
+        return
     saver = Saver(
         kubelet=lambda node: kubelet_of(given, api, node),
         uploads=session.client("s3"),
         repository=lambda: repository_of(given.repository, session),
-        failures=(ApiException, BotoCoreError, ClientError, S3UploadFailedError),
+        failures=(*SERVICES, S3UploadFailedError),
     )
-    if given.node and not given.kubeconfig:
-        publish_support(api, given.node)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     tasks = [Agent(api, Nodes(given.node, given.label), saver).run]
     if given.interruptions_queue:
         tasks.append(listener_of(given, session).run)

@@ -46,11 +46,10 @@ class Metadata:
         return text if status == http.HTTPStatus.OK else None
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(
-            urlsplit(self.address).netloc, timeout=PATIENCE_SECONDS
-        )
+        where = urlsplit(self.address)
+        connection = http.client.HTTPConnection(where.netloc, timeout=PATIENCE_SECONDS)
         try:
-            connection.request(method, path, headers=headers)
+            connection.request(method, where.path.rstrip("/") + path, headers=headers)
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:

@@ -29,7 +29,10 @@ class Drills(Construct):
         )
         interrupt = iam.PolicyStatement(
             actions=["ec2:SendSpotInstanceInterruptions"],
-            resources=[stack.format_arn(service="ec2", resource="instance", resource_name="*")],
+            # Not the stack's own Region: a finding that names one could not be acknowledged once.
+            resources=[
+                f"arn:{cdk.Aws.PARTITION}:ec2:{cdk.Aws.REGION}:{cdk.Aws.ACCOUNT_ID}:instance/*"
+            ],
             conditions={"StringEquals": {f"ec2:ResourceTag/{TAG}": name}},
         )
         find = iam.PolicyStatement(actions=["ec2:DescribeInstances"], resources=["*"])

@@ -97,3 +97,28 @@ def test_nothing_that_was_stored_is_lost_when_it_is_stored_again(stored: dict[st
 
         assert workload_of(item_of(read)) == read
         assert from_item(item).keys() - from_item(item_of(read)).keys() == set()
+
+
+LATER = {"of_a_later_version": {"S": "?"}}
+
+
+@pytest.mark.parametrize("stored", FOUND)
+def test_what_a_later_version_may_add_is_left_aside(stored: dict[str, Any]) -> None:
+    for item in stored["workloads"]:
+        later = {**item, **LATER}
+        for name in ("reservation", "intent"):
+            if name in item:
+                later[name] = {"M": {**item[name]["M"], **LATER}}
+        if "reservation" in later:
+            sets = later["reservation"]["M"]["pod_sets"]["L"]
+            added = {"L": [{"M": {**each["M"], **LATER}} for each in sets]}
+            later["reservation"]["M"]["pod_sets"] = added
+        assert workload_of(later) == workload_of(item)
+    for item in stored["migrations"]:
+        if "entries" in item:
+            (entry,) = from_item(item)["entries"]
+            assert checkpoint_of("w", {**entry, "later": 1}) == checkpoint_of("w", entry)
+        else:
+            row = from_item(item)
+            added = {pod: {**each, "later": 1} for pod, each in row["saved"].items()}
+            assert to_migration({**row, "saved": added, "later": 1}) == to_migration(row)

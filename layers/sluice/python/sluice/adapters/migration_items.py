@@ -8,6 +8,7 @@ from typing import Any
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.moves.checkpointing import Action
 from sluice.core.moves.migration import Migration, Saved, Stage
+from sluice.core.values.rows import known
 
 FIELDS = Migration.__slots__
 
@@ -34,5 +35,7 @@ def to_migration(record: Mapping[str, Any]) -> Migration:
     values["action"] = Action(values["action"])
     values["pods"] = tuple(values.get("pods", ()))
     for name in ("saved", "first"):
-        values[name] = {pod: Saved(**row) for pod, row in values.get(name, {}).items()}
+        values[name] = {
+            pod: Saved(**known(Saved, row)) for pod, row in values.get(name, {}).items()
+        }
     return Migration(**values)

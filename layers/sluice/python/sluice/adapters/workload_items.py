@@ -24,6 +24,7 @@ from sluice.core.lifecycle.workload import (
     after,
     index_keys,
 )
+from sluice.core.values.rows import known
 
 FIELDS = Workload.__slots__
 REQUIRED = ("id", "name", "namespace", "queue")
@@ -107,11 +108,15 @@ def to_workload(record: Mapping[str, Any]) -> Workload:
         for pod_set in record.get("pod_sets", ())
     )
     if reservation := record.get("reservation"):
-        assigned = tuple(PodSetAssignment(**pod_set) for pod_set in reservation["pod_sets"])
+        assigned = tuple(
+            PodSetAssignment(**known(PodSetAssignment, each)) for each in reservation["pod_sets"]
+        )
         said = {"generation": record["generation"], "cluster": record.get("cluster", "")}
-        values["reservation"] = Reservation(**{**said, **reservation, "pod_sets": assigned})
+        values["reservation"] = Reservation(
+            **{**said, **known(Reservation, reservation), "pod_sets": assigned}
+        )
     if intent := record.get("intent"):
-        values["intent"] = Intent(**{**intent, "kind": IntentKind(intent["kind"])})
+        values["intent"] = Intent(**{**known(Intent, intent), "kind": IntentKind(intent["kind"])})
     for name in ("errors", "charges", "checks", "answers", "waits"):
         values[name] = tuple(record.get(name, ()))
     values["runs"] = tuple(_whole_run(run, record) for run in record.get("runs", ()))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.workload import PodSet
+from sluice.core.values.rows import known
 
 MARGIN_MS: Final = 8_000
 """Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
@@ -157,10 +158,10 @@ class Checkpoint:
 
 
 def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
-    parts = tuple(Part(**part) for part in row.get("parts", ()))
+    parts = tuple(Part(**known(Part, part)) for part in row.get("parts", ()))
     failed = tuple(row.get("failed", ()))
     typed = {"driver": CheckpointMode(row["driver"]), "parts": parts, "failed": failed}
-    return Checkpoint(workload, **{**row, **typed})
+    return Checkpoint(**{**known(Checkpoint, row), **typed, "workload": workload})
 
 
 def newest(checkpoints: Iterable[Checkpoint], members: int) -> Checkpoint | None:
