@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.errors import CommandError, DeniedError, UnavailableError
+from cli.errors import CommandError, DeniedError, NotDeployedError, UnavailableError
 from cli.settings import Setting, Settings
 from cli.transport import FunctionUrl
 
@@ -54,7 +54,7 @@ class Aws:
         )
 
     def published(self, parameter: str) -> Setting:
-        """A name that the stacks publish. Raises CommandError if there is no such deployment."""
+        """A name that the stacks publish. Raises NotDeployedError if they have not."""
         if known := self.settings.published.get(parameter):
             return known
         path = f"/{self.settings.name.value}/{parameter}"
@@ -62,7 +62,7 @@ class Aws:
             answer = self.client("ssm").get_parameter(Name=path)
         except ClientError as error:
             if error.response["Error"]["Code"] in MISSING_CODES:
-                raise CommandError(
+                raise NotDeployedError(
                     f"no Sluice named {self.settings.name.value!r} is deployed in {self.region}: "
                     f"the SSM parameter {path} does not exist",
                     hint="start the embedded stack (`sluice local up`), deploy (`make deploy`), "

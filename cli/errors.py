@@ -33,6 +33,10 @@ class CommandError(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
+class NotDeployedError(CommandError):
+    """The stacks publish no such name: there are none, or a setting leaves that part out."""
+
+
 class UsageError(CommandError):
     """The command was given nothing that it could do what was asked for with."""
 

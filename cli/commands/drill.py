@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.app import pass_app
-from cli.errors import CommandError, NotFoundError
+from cli.errors import CommandError, NotDeployedError, NotFoundError
 from local.endpoints import Endpoints
 from local.settings import Layout, default_state
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 SECONDS = 10
 TAG = "sluice.dev/drill"
+PATIENCE_SECONDS, POLL_SECONDS = 60.0, 0.5
+BEGUN = {"running", "completed"}
+ENDED = {"completed", "failed", "stopped", "cancelled"}
 
 
 @click.command()
@@ -28,43 +32,82 @@ TAG = "sluice.dev/drill"
 def drill(app: App, *, target: str, without_notice: bool) -> None:
     """Interrupt a spot instance: TARGET is its id, the name of its node, or a workload on it.
 
-    On the embedded stack the market sends EC2's own events and takes the instance two minutes
-    later. On AWS an experiment of the Fault Injection Service does the same for real, if the
-    setting `drills` has deployed its template; it needs ec2:CreateTags, ec2:DeleteTags and
-    fis:StartExperiment.
+    An experiment of the Fault Injection Service has EC2 warn the instance and take it two minutes
+    later, for real on AWS, in the embedded market on the embedded stack. The setting `drills`
+    deploys its template; it needs ec2:DescribeInstances, ec2:CreateTags, ec2:DeleteTags,
+    fis:StartExperiment, fis:TagResource and fis:GetExperiment.
     """
-    if app.settings.endpoint_url.value:
-        path = "terminate" if without_notice else "interrupt"
-        instance = _embedded_instance(app, target)
-        answer = _market(path, {"instanceId": instance})
-        until = f"; it ends at {answer['reclaimTime']}" if "reclaimTime" in answer else ""
-        click.echo(f"{instance} is interrupted{until}")
-        return
     if without_notice:
-        raise click.UsageError("on AWS every drill gives its two minutes of notice")
-    template = app.aws.published("drill").value
+        if not app.settings.endpoint_url.value:
+            raise click.UsageError("on AWS every drill gives its two minutes of notice")
+        instance = _instance_of(app, target)
+        _vanish(instance)
+        click.echo(f"{instance} has ended")
+        return
+    template = _template(app)
     instance = _instance_of(app, target)
-    click.echo(f"{instance}: experiment {_experiment(app, template, instance)} has begun")
+    experiment = _experiment(app, template, instance)
+    click.echo(f"{instance} is interrupted by experiment {experiment}; it ends in two minutes")
+
+
+def _template(app: App) -> str:
+    try:
+        return str(app.aws.published("drill").value)
+    except NotDeployedError as error:
+        raise CommandError(
+            "no experiment template for drills is deployed",
+            hint="set `drills: true` in sluice.yaml, then `make deploy`",
+        ) from error
 
 
 def _experiment(app: App, template: str, instance: str) -> str:
-    """Start the experiment on one instance, which bears the tag only until it has begun."""
+    """Run the experiment on one instance, which bears the tag until its warning is out.
+
+    FIS looks for its targets some time after the start, and may only interrupt what has the tag.
+    """
     from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
     from cli.aws import explained  # noqa: PLC0415 - a verb pays only for what it uses
 
     ec2, tag = app.aws.client("ec2"), {"Key": TAG, "Value": app.settings.name.value}
+    fis = app.aws.client("fis")
     try:
         ec2.create_tags(Resources=[instance], Tags=[tag])
         try:
-            started = app.aws.client("fis").start_experiment(
-                experimentTemplateId=template, tags={"sluice:instance": instance}
+            experiment = str(
+                fis.start_experiment(
+                    experimentTemplateId=template, tags={"sluice:instance": instance}
+                )["experiment"]["id"]
             )
+            _await_begin(fis, experiment)
         finally:
             ec2.delete_tags(Resources=[instance], Tags=[tag])
     except ClientError as error:
         raise explained(error) from error
-    return str(started["experiment"]["id"])
+    return experiment
+
+
+def _await_begin(fis: Any, experiment: str) -> None:
+    """Until its action runs. Raises CommandError with FIS's reason if it never will."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        found = fis.get_experiment(id=experiment)["experiment"]
+        acts = {action["state"]["status"] for action in found["actions"].values()}
+        if acts <= BEGUN:
+            return
+        state = found["state"]
+        if state["status"] in ENDED:
+            raise CommandError(
+                f"experiment {experiment} {state['status']}: {state.get('reason', 'no reason')}",
+                hint="only running spot instances can be interrupted; `sluice capacity` lists the "
+                "machines",
+            )
+        time.sleep(POLL_SECONDS)
+    raise CommandError(
+        f"experiment {experiment} has not begun within {PATIENCE_SECONDS:.0f} s; its machine is "
+        "not marked any more",
+        hint=f"aws fis get-experiment --id {experiment}",
+    )
 
 
 def _instance_of(app: App, target: str) -> str:
@@ -88,25 +131,15 @@ def _instance_of(app: App, target: str) -> str:
     )
 
 
-def _embedded_instance(app: App, target: str) -> str:
-    address = target.removeprefix("ip-").partition(".")[0].replace("-", ".")
-    for each in _market("instances"):
-        if target == each["instanceId"] or address == each["privateIp"]:
-            return str(each["instanceId"])
-    if target.startswith("i-") or "." in target:
-        raise NotFoundError(f"no instance or node {target}", hint="`kubectl get nodes` lists them")
-    return _instance_of(app, target)
-
-
-def _market(path: str, body: dict[str, str] | None = None) -> Any:
-    """One request to the market of the embedded EC2."""
+def _vanish(instance: str) -> None:
+    """Let the embedded market take an instance at once."""
     endpoints = Endpoints.read(Layout(default_state()).endpoints)
-    data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(  # noqa: S310 - the embedded stack's own address
-        f"{endpoints.ec2}/_market/{path}", data=data, headers={"Content-Type": "application/json"}
+        f"{endpoints.ec2}/_market/terminate",
+        data=json.dumps({"instanceId": instance}).encode(),
+        headers={"Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 - as above
-            return json.loads(answer.read())
+        urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - as above
     except urllib.error.HTTPError as error:
         raise CommandError(error.read().decode(errors="replace").strip()) from error

@@ -1,12 +1,12 @@
-"""EC2, IAM and SSM for Karpenter: moto's server on 127.0.0.1 with a market that behaves.
+"""EC2, FIS, IAM and SSM for Karpenter: moto's server on 127.0.0.1 with a market that behaves.
 
     python -m local.ec2 --port 5555 --aws http://127.0.0.1:4566 --time-scale 1 --instance-delay 2
 
 moto knows the instance types, their zones, fleets, launch templates and instances. Added here:
 prices per type, zone and capacity type; a fleet that takes the cheapest override; offerings that
 are sold out; instances that take time to start; interruptions with the exact events of EC2 on
-MiniStack's default bus; the price list (pricing:GetProducts) that the market sells from. Control
-routes beside the AWS API:
+MiniStack's default bus; experiments of FIS that interrupt; the price list (pricing:GetProducts)
+that the market sells from. Control routes beside the AWS API:
 
     GET    /_market/instances               every instance with type, zone, state, price, notice
     GET    /_market/instances/ID/notice     {"action", "time"} as IMDS has it, or 404
@@ -30,6 +30,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 from local.ec2.events import EventBus
+from local.ec2.fault_injection import make_experiments_happen
 from local.ec2.lifecycle import Ec2
 from local.ec2.market import Market, Prices
 from local.ec2.moto_market import offer_what_has_a_price, put_market_behind_moto
@@ -101,6 +102,7 @@ def main() -> None:
         delay=chosen.instance_delay,
     )
     put_market_behind_moto(ec2)
+    make_experiments_happen(ec2)
     offer_what_has_a_price(market.prices, chosen.region)
     prepare_account(backend, chosen.account, chosen.cluster)
     application = with_routes(DomainDispatcherApplication(create_backend_app), ec2)

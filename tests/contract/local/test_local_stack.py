@@ -13,6 +13,7 @@ import botocore.session
 import psutil
 import pytest
 from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
 from botocore.model import ServiceId
 from botocore.signers import RequestSigner
 from conftest import eventually
@@ -174,6 +175,81 @@ def test_only_spot_instances_are_interrupted(local_stack) -> None:
 
     assert refused.value.code == 400
     assert "spot instances only" in refused.value.read().decode()
+
+
+TEMPLATE = {
+    "Type": "AWS::FIS::ExperimentTemplate",
+    "Properties": {
+        "Description": "the machine with the tag",
+        "RoleArn": "arn:aws:iam::123456789012:role/drills",
+        "StopConditions": [{"Source": "none"}],
+        "Targets": {
+            "machine": {
+                "ResourceType": "aws:ec2:spot-instance",
+                "SelectionMode": "COUNT(1)",
+                "ResourceTags": {"drill": "contract"},
+                "Filters": [{"Path": "State.Name", "Values": ["running"]}],
+            }
+        },
+        "Actions": {
+            "interrupt": {
+                "ActionId": "aws:ec2:send-spot-instance-interruptions",
+                "Parameters": {"durationBeforeInterruption": "PT2M"},
+                "Targets": {"SpotInstances": "machine"},
+            }
+        },
+        "Tags": {"Name": "contract"},
+    },
+}
+
+
+def ended(fis, experiment):
+    found = fis.get_experiment(id=experiment)["experiment"]
+    return found if found["state"]["status"] in ("completed", "failed") else None
+
+
+def test_an_experiment_of_a_deployed_template_takes_the_tagged_spot_instance(local_stack) -> None:
+    fis = local_stack.client("fis")
+    ec2 = local_stack.client("ec2", address=local_stack.endpoints.aws)
+    assert local_stack.deploy("drills", {"Template": TEMPLATE}) == "CREATE_COMPLETE"
+    template = local_stack.client("cloudformation").describe_stack_resource(
+        StackName="drills", LogicalResourceId="Template"
+    )["StackResourceDetail"]["PhysicalResourceId"]
+
+    nobody = fis.start_experiment(experimentTemplateId=template)["experiment"]["id"]
+    state = eventually(lambda: ended(fis, nobody))["state"]
+    assert (state["status"], "empty set" in state["reason"]) == ("failed", True)
+
+    local_stack.apply(a_job("drilled", "spot", suspend=False))
+    instance = eventually(lambda: running_spot_instance(local_stack))
+    ec2.create_tags(Resources=[instance], Tags=[{"Key": "drill", "Value": "contract"}])
+    begun = fis.start_experiment(experimentTemplateId=template)["experiment"]
+    assert begun["state"]["status"] == "pending"
+
+    assert eventually(lambda: notice_of(local_stack, instance))["action"] == "terminate"
+    assert eventually(lambda: ended(fis, begun["id"]))["state"]["status"] == "completed"
+    eventually(lambda: state_of(local_stack, instance) == "terminated")
+
+
+def test_an_experiment_is_for_those_who_may_start_it(local_stack) -> None:
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    role = local_stack.client("iam").create_role(
+        RoleName="onlooker",
+        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+    )["Role"]["Arn"]
+    keys = local_stack.client("sts").assume_role(RoleArn=role, RoleSessionName="x")["Credentials"]
+    credentials = {
+        "aws_access_key_id": keys["AccessKeyId"],
+        "aws_secret_access_key": keys["SecretAccessKey"],
+        "aws_session_token": keys["SessionToken"],
+    }
+
+    with pytest.raises(ClientError, match="not authorized to perform: fis:StartExperiment"):
+        local_stack.client("fis", **credentials).start_experiment(experimentTemplateId="EXT1")
+    with pytest.raises(ClientError, match="ec2:CreateTags"):
+        local_stack.client("ec2", address=local_stack.endpoints.aws, **credentials).create_tags(
+            Resources=["i-1"], Tags=[{"Key": "drill", "Value": "contract"}]
+        )
 
 
 def a_token(local_stack, role, cluster):

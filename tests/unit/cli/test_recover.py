@@ -16,6 +16,7 @@ from sluice.ports import Archive
 
 from cli.app import App
 from cli.client import Client
+from cli.errors import NotDeployedError
 from cli.main import sluice
 from tests.unit.api.control_plane import BLUE, native
 from tests.unit.cli.terminal import Terminal, items
@@ -207,6 +208,8 @@ class FakeAWS:
     terminal: Terminal
     calls: list[tuple[str, Any]] = field(default_factory=list)
     refuses: str = ""
+    template: str = "EXT123"
+    states: tuple[str, ...] = ("pending", "initiating", "running")
     region: str = "eu-west-1"
 
     def client(self, service: str) -> FakeAWS:
@@ -215,7 +218,9 @@ class FakeAWS:
 
     def published(self, parameter: str) -> Any:
         assert parameter == "drill"
-        return SimpleNamespace(value="EXT123")
+        if not self.template:
+            raise NotDeployedError("no parameter")
+        return SimpleNamespace(value=self.template)
 
     def create_tags(self, **request: Any) -> None:
         self.calls.append(("tag", request["Resources"]))
@@ -228,6 +233,15 @@ class FakeAWS:
             raise ClientError({"Error": {"Code": self.refuses, "Message": "no"}}, "StartExperiment")
         self.calls.append(("start", request["experimentTemplateId"]))
         return {"experiment": {"id": "EXP1"}}
+
+    def get_experiment(self, **request: Any) -> Any:
+        """The next of its states, which its action shares."""
+        self.calls.append(("look", request["id"]))
+        now, *rest = self.states
+        self.states = tuple(rest) or (now,)
+        state = {"status": now, "reason": "Target resolution returned empty set"}
+        acts = {"interrupt": {"state": {"status": "cancelled" if now == "failed" else now}}}
+        return {"experiment": {"state": state, "actions": acts}}
 
     def describe_instances(self, **request: Any) -> Any:
         known = request["Filters"][0]["Values"] == ["ip-10-0-0-7.ec2.internal"]
@@ -244,7 +258,10 @@ class FakeAWS:
 
 
 @pytest.mark.parametrize("target", ["i-7", "ip-10-0-0-7.ec2.internal", "workload"])
-def test_a_drill_on_aws_marks_one_instance_for_as_long_as_it_takes(target: str) -> None:
+def test_a_drill_on_aws_marks_one_instance_for_as_long_as_it_takes(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.commands.drill.POLL_SECONDS", 0)
     terminal, workload_id = a_terminal()
     pod = {
         "kind": "Pod",
@@ -262,8 +279,9 @@ def test_a_drill_on_aws_marks_one_instance_for_as_long_as_it_takes(target: str) 
     result = aws.run(workload_id if target == "workload" else target)
 
     assert result.exit_code == 0, result.output
-    assert "i-7: experiment EXP1 has begun" in result.stdout
-    assert aws.calls == [("tag", ["i-7"]), ("start", "EXT123"), ("untag", ["i-7"])]
+    assert "i-7 is interrupted by experiment EXP1" in result.stdout
+    looks = [("look", "EXP1")] * 3
+    assert aws.calls == [("tag", ["i-7"]), ("start", "EXT123"), *looks, ("untag", ["i-7"])]
 
 
 def test_a_drill_that_is_refused_leaves_no_tag() -> None:
@@ -274,6 +292,30 @@ def test_a_drill_that_is_refused_leaves_no_tag() -> None:
 
     assert result.exit_code != 0
     assert aws.calls[-1] == ("untag", ["i-7"])
+
+
+@pytest.mark.parametrize("end", ["failed", "stopped"])
+def test_a_drill_that_never_begins_says_why_and_leaves_no_tag(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.commands.drill.POLL_SECONDS", 0)
+    aws = FakeAWS(a_terminal()[0], states=("pending", end))
+
+    result = aws.run("i-7")
+
+    assert result.exit_code != 0
+    assert f"EXP1 {end}: Target resolution returned empty set" in result.stderr
+    assert aws.calls[-1] == ("untag", ["i-7"])
+
+
+def test_a_deployment_without_drills_says_which_setting_is_missing() -> None:
+    aws = FakeAWS(a_terminal()[0], template="")
+
+    result = aws.run("i-7")
+
+    assert result.exit_code != 0
+    assert "drills: true" in result.stderr
+    assert aws.calls == []
 
 
 @pytest.mark.parametrize("target", ["ip-10-0-0-8.ec2.internal", "workload"])
