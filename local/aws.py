@@ -55,6 +55,7 @@ def ministack(
             "IOT_MTLS_ENABLED": "0",  # these two would listen on further ports
             "SFTP_ENABLED": "0",
             "LOCAL_EKS": json.dumps({endpoints.cluster_name: cluster}),
+            "LOCAL_REGISTRY": f"127.0.0.1:{ports['registry']}",  # where real kubelets pull from
             "AWS_ENDPOINT_URL_EC2": endpoints.ec2,  # inherited by every function
             "AWS_ENDPOINT_URL_PRICING": endpoints.ec2,
             "LOG_LEVEL": "WARNING",
@@ -100,30 +101,55 @@ def webhook(endpoints: Endpoints, ports: dict[str, int]) -> Part:
     )  # fmt: skip
 
 
-def nodes(settings: Settings, endpoints: Endpoints) -> Part:
+def pod_identity(endpoints: Endpoints, ports: dict[str, int]) -> Part:
+    """What gives the DaemonSet of real kubelets its role."""
+    return Part(
+        "pod-identity",
+        (
+            sys.executable, "-m", "local.pod_identity",
+            "--port", str(ports["pod-identity"]),
+            "--aws", endpoints.aws,
+            "--kubeconfig", endpoints.kubeconfig,
+            "--cluster", endpoints.cluster_name,
+        ),
+        port=ports["pod-identity"],
+        health=Health(f"http://127.0.0.1:{ports['pod-identity']}/"),
+        after=("kube-apiserver", "aws"),
+        environment=endpoints.environment(),
+    )  # fmt: skip
+
+
+def nodes(settings: Settings, endpoints: Endpoints, ports: dict[str, int]) -> Part:
     """The program that makes a node of every running instance."""
     layout = Layout(settings.state)
     own = {
-        "process": ("local.node", "--runtime", "process"),
-        "simulated": ("local.node", "--runtime", "simulated"),
-        "kubelet": ("local.kubelet_node", "--cgroup", cgroups.name_of(settings.state)),
-    }
+        "process": ("local.node", "--runtime", "process", "--aws", endpoints.aws),
+        "simulated": ("local.node", "--runtime", "simulated", "--aws", endpoints.aws),
+        "kubelet": (
+            "local.kubelet_node",
+            "--cgroup", cgroups.name_of(settings.state),
+            "--authority", str(layout.certs),
+            "--registry-port", str(ports["registry"]),
+            "--metadata-port", str(ports["metadata"]),
+        ),
+    }  # fmt: skip
     module, *options = own[settings.nodes]
+    images = Health(f"http://127.0.0.1:{ports['registry']}/v2/")
+    registry = images if settings.nodes == "kubelet" else None
     return Part(
         "nodes",
         (
             sys.executable, "-m", module,
             "--kubeconfig", endpoints.kubeconfig,
             "--ec2", endpoints.ec2,
-            "--aws", endpoints.aws,
             "--state", str(layout.data / "node"),
             "--region", endpoints.region,
             "--cluster-name", endpoints.cluster_name,
             "--client-ca", str(layout.certs / "kubelet-client.crt"),
             *options,
         ),
-        port=None,
-        health=None,
+        port=ports["registry"] if registry else None,
+        health=registry,
         after=("kube-apiserver", "ec2", "aws"),
         environment=endpoints.environment(),
     )  # fmt: skip

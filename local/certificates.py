@@ -3,6 +3,7 @@
 import datetime as dt
 import ipaddress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -84,6 +85,27 @@ def certificate(
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     signed = builder.sign(issuer_key, hashes.SHA256())
     write_whole(path, signed.public_bytes(serialization.Encoding.PEM).decode())
+
+
+def serving_certificate(folder: Path, subject: str) -> tuple[str, str]:
+    """Certificate and key, in PEM, of a server on loopback, signed by the folder's authority."""
+    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    signing = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    if not isinstance(signing, ec.EllipticCurvePrivateKey):
+        raise TypeError(f"{folder / 'ca.key'} is no key of ours")
+    with TemporaryDirectory() as scratch:
+        certified, key = Path(scratch, "serving.crt"), Path(scratch, "serving.key")
+        certificate(
+            certified,
+            name(subject, "system:nodes"),
+            private_key(key),
+            authority.subject,
+            signing,
+            usage=ExtendedKeyUsageOID.SERVER_AUTH,
+            hosts=HOSTS[:1],
+            addresses=(LOOPBACK,),
+        )
+        return certified.read_text(), key.read_text()
 
 
 def make_certificates(folder: Path) -> None:

@@ -77,6 +77,7 @@ def control_plane(settings: Settings, endpoints: Endpoints, ports: dict[str, int
     )
     client = (f"--kubeconfig={layout.kubeconfig}", "--leader-elect=false", *FAST)
     accounts = certs / "service-accounts.key"
+    mounted = settings.nodes == "kubelet"  # process nodes mount no tokens of accounts
 
     def program(name: str, *arguments: str) -> tuple[str, ...]:
         return (str(binary(settings.cache, name)), *arguments)
@@ -122,7 +123,7 @@ def control_plane(settings: Settings, endpoints: Endpoints, ports: dict[str, int
                 f"--kubelet-client-certificate={certs / 'kubelet-client.crt'}",
                 f"--kubelet-client-key={certs / 'kubelet-client.key'}",
                 "--kubelet-preferred-address-types=InternalIP",  # no resolver knows a node's name
-                "--disable-admission-plugins=ServiceAccount",  # no account tokens are mounted here
+                *([] if mounted else ["--disable-admission-plugins=ServiceAccount"]),
             ),
             port=ports["kube-apiserver"],
             health=Health(f"{api}/readyz", authority),
@@ -137,6 +138,7 @@ def control_plane(settings: Settings, endpoints: Endpoints, ports: dict[str, int
                 *client,
                 f"--secure-port={ports['kube-controller-manager']}",
                 "--concurrent-job-syncs=20",
+                f"--root-ca-file={authority}",  # for pods that mount an account
                 "--use-service-account-credentials",  # as on EKS: policies know the job controller
             ),
             port=ports["kube-controller-manager"],

@@ -5,6 +5,7 @@ ours. Settings come from the environment:
 
     GATEWAY_PORT, MINISTACK_ACCOUNT_ID, MINISTACK_REGION, AUTH, TMPDIR, STATE_DIR, S3_DATA_DIR
     LOCAL_EKS='{"batch-1": {"endpoint": "https://127.0.0.1:7443", "ca": "<base64 PEM>"}}'
+    LOCAL_REGISTRY=127.0.0.1:5000
 
 Every correction leans on private functions of one release, hence the version check, and each has
 a contract test. Stop with SIGTERM: only a clean stop saves the state of PERSIST_STATE=1.
@@ -13,37 +14,51 @@ a contract test. Stop with SIGTERM: only a clean stop saves the state of PERSIST
 # ruff: noqa: SLF001 - MiniStack offers no public way to any of this
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
 import sys
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import parse_qs
 
+import boto3
 import uvicorn
 from ministack import app as ministack_app
 from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import dynamodb, eks, eventbridge, lambda_svc, scheduler
+from ministack.services import dynamodb, ecr, eks, eventbridge, lambda_svc, scheduler
 from ministack.services.cloudformation import provisioners
 
 SUPPORTED = "1.5.33"
 ACCOUNT = os.environ["MINISTACK_ACCOUNT_ID"]
+MACHINES = os.environ.get("AWS_ENDPOINT_URL_EC2", "")
+KEPT = ("content-type", "x-amzn-errortype")  # of an answer's headers
+FIS_OPERATIONS = {
+    ("POST", "experiments"): "StartExperiment",
+    ("GET", "experiments"): "GetExperiment",
+    ("DELETE", "experiments"): "StopExperiment",
+    ("GET", "experimentTemplates"): "GetExperimentTemplate",
+}
 REGION = os.environ["MINISTACK_REGION"]
-BAD_REQUEST, NOT_FOUND = 400, 404
+OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
 EXPRESSIONS = 1024
 LEAST_CONCURRENCY = 2  # of an event source mapping on AWS
 
 Json = dict[str, Any]
 Receive = Callable[[], Awaitable[Json]]
 Send = Callable[[Json], Awaitable[None]]
+Answer = tuple[int, dict[str, str], bytes]
 
 # The last line of a Python traceback: "ValueError: text", "module.Error: text" or a bare name.
 EXCEPTION_LINE = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
@@ -192,6 +207,101 @@ def create_access_entries_by_cloudformation() -> None:
     }
 
 
+def create_pod_identity_associations_by_cloudformation() -> None:
+    """Add the resource type AWS::EKS::PodIdentityAssociation, which its CloudFormation lacks."""
+
+    def create(_logical_id: str, properties: Json, _stack: str) -> tuple[str, Json]:
+        body = {
+            "namespace": properties["Namespace"],
+            "serviceAccount": properties["ServiceAccount"],
+            "roleArn": properties["RoleArn"],
+        }
+        status, _, answer = eks._create_pod_identity_association(properties["ClusterName"], body)
+        if status >= BAD_REQUEST:
+            raise ValueError(f"AWS::EKS::PodIdentityAssociation failed: {answer!r}")
+        association = json.loads(answer)["association"]
+        attributes = {
+            "AssociationArn": association["associationArn"],
+            "AssociationId": association["associationId"],
+        }
+        return association["associationArn"], attributes
+
+    def update(
+        physical_id: str, old: Json, new: Json, stack: str, logical_id: str = ""
+    ) -> tuple[str, Json]:
+        if old == new:
+            return physical_id, {"AssociationArn": physical_id}
+        delete(physical_id, old)
+        return create(logical_id, new, stack)
+
+    def delete(physical_id: str, properties: Json) -> None:
+        status, _, answer = eks._delete_pod_identity_association(
+            properties["ClusterName"], physical_id.rpartition("/")[2]
+        )
+        if status not in (OK, NOT_FOUND):
+            raise ValueError(f"AWS::EKS::PodIdentityAssociation stays: {answer!r}")
+
+    provisioners._RESOURCE_HANDLERS["AWS::EKS::PodIdentityAssociation"] = {
+        "create": create,
+        "update": update,
+        "update_with_logical_id": True,
+        "delete": delete,
+    }
+
+
+def create_experiment_templates_by_cloudformation() -> None:
+    """Add the resource type AWS::FIS::ExperimentTemplate; FIS is where EC2 is."""
+
+    def client() -> Any:
+        return boto3.client("fis", region_name=REGION, endpoint_url=MACHINES)
+
+    def create(_logical_id: str, properties: Json, _stack: str) -> tuple[str, Json]:
+        made = client().create_experiment_template(
+            description=properties["Description"],
+            roleArn=properties["RoleArn"],
+            stopConditions=[in_camel_case(one) for one in properties["StopConditions"]],
+            targets={
+                name: in_camel_case(target)
+                | {"filters": [in_camel_case(one) for one in target.get("Filters", [])]}
+                for name, target in properties.get("Targets", {}).items()
+            },
+            actions={name: in_camel_case(one) for name, one in properties["Actions"].items()},
+            tags=provisioners._tag_map(properties.get("Tags")),
+        )["experimentTemplate"]
+        return made["id"], {"Id": made["id"]}
+
+    def update(
+        physical_id: str, old: Json, new: Json, stack: str, logical_id: str = ""
+    ) -> tuple[str, Json]:
+        if old == new:
+            return physical_id, {"Id": physical_id}
+        delete(physical_id, old)
+        return create(logical_id, new, stack)
+
+    def delete(physical_id: str, _properties: Json) -> None:
+        fis = client()
+        with contextlib.suppress(fis.exceptions.ResourceNotFoundException):
+            fis.delete_experiment_template(id=physical_id)
+
+    provisioners._RESOURCE_HANDLERS["AWS::FIS::ExperimentTemplate"] = {
+        "create": create,
+        "update": update,
+        "update_with_logical_id": True,
+        "delete": delete,
+    }
+
+
+def in_camel_case(properties: Json) -> Json:
+    """CloudFormation's names of properties as the API has them; what they hold stays."""
+    return {name[0].lower() + name[1:]: value for name, value in properties.items()}
+
+
+def keep_images_on_loopback(registry: str) -> None:
+    """Let repositories of ECR be those of the registry that the nodes of this machine pull from."""
+    if registry:
+        ecr._repo_uri = lambda name: f"{registry}/{name}"
+
+
 def name_the_caller_of_function_urls() -> None:
     """Give events of IAM-signed function URLs `requestContext.authorizer.iam`, as AWS does."""
     build = lambda_svc._build_function_url_event
@@ -286,6 +396,39 @@ def operation_of(scope: Json) -> str:
     return f"{key} {target or service + ' ' + scope['method']}"
 
 
+def service_of(scope: Json) -> str:
+    signed = CREDENTIAL.search(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
+    return signed[2] if signed else ""
+
+
+def ask_machines(scope: Json, body: bytes) -> Answer:
+    """Pass a call on to the embedded EC2 and FIS, if its caller has the right.
+
+    MiniStack's own EC2 knows no market, and it has no FIS.
+    """
+    service = service_of(scope)
+    if service == "ec2":
+        operation = parse_qs(body.decode()).get("Action", [""])[0]
+    else:
+        operation = FIS_OPERATIONS.get((scope["method"], scope["path"].split("/")[1]), "")
+    headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+    query = parse_qs(scope["query_string"].decode())
+    denied = ministack_app._enforce_data_plane(
+        service, f"{service}:{operation}", headers, query, str(uuid.uuid4())
+    )
+    if denied:
+        refused: Answer = denied
+        return refused
+    url = MACHINES + scope["path"] + ("?" + scope["query_string"].decode() if query else "")
+    kept = {k: v for k, v in headers.items() if k not in {"host", "content-length"}}
+    request = urllib.request.Request(url, body or None, kept, method=scope["method"])
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, dict(answer.headers), answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), error.read()
+
+
 async def read_body(receive: Receive) -> bytes:
     body: bytes = b""
     while True:
@@ -297,7 +440,7 @@ async def read_body(receive: Receive) -> bytes:
 
 
 def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[None]]:
-    """MiniStack's ASGI application with the clusters and two routes of ours.
+    """MiniStack's ASGI application with the clusters, another EC2, and two routes of ours.
 
     `POST /_local/aws-events` publishes events of AWS; `GET /_local/calls` tells how often each
     caller has called each operation.
@@ -315,6 +458,7 @@ def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[Non
             await ministack_app.app(scope, receive, send_with_clusters)
             return
         route = (scope.get("method"), scope["path"]) if scope["type"] == "http" else None
+        headers: dict[str, str] = {}
         if route == ("POST", "/_local/aws-events"):
             status, answer = await asyncio.to_thread(put_aws_events, await read_body(receive))
         elif route == ("GET", "/_local/calls"):
@@ -322,9 +466,14 @@ def application(clusters: Json) -> Callable[[Json, Receive, Send], Awaitable[Non
         else:
             if route:
                 calls[operation_of(scope)] += 1
-            await ministack_app.app(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": status, "headers": []})
+            if not (MACHINES and route and service_of(scope) in ("ec2", "fis")):
+                await ministack_app.app(scope, receive, send)
+                return
+            status, headers, answer = await asyncio.to_thread(
+                ask_machines, scope, await read_body(receive)
+            )
+        kept = [(k.lower().encode(), v.encode()) for k, v in headers.items() if k.lower() in KEPT]
+        await send({"type": "http.response.start", "status": status, "headers": kept})
         await send({"type": "http.response.body", "body": answer})
 
     return app
@@ -339,6 +488,9 @@ def main() -> None:
     report_exception_classes()
     apply_dropped_function_properties()
     create_access_entries_by_cloudformation()
+    create_pod_identity_associations_by_cloudformation()
+    create_experiment_templates_by_cloudformation()
+    keep_images_on_loopback(os.environ.get("LOCAL_REGISTRY", ""))
     point_at_external_clusters(clusters)
     name_the_caller_of_function_urls()
     count_loopback_as_secure_transport()

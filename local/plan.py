@@ -4,9 +4,10 @@ import json
 import os
 import secrets
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
-from local import aws, control_plane, jobset
+from local import aws, control_plane, jobset, pod_identity
 from local.apply import ApiServer, apply_all, read_manifests
 from local.build import definitions
 from local.certificates import make_certificates
@@ -20,6 +21,7 @@ from local.toolchain import environment, tool_folders
 PORTS = (
     "aws", "ec2", "webhook", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager",
     "kube-scheduler", "karpenter", "karpenter-metrics", "jobset", "jobset-webhook",
+    "registry", "metadata", "pod-identity",
 )  # fmt: skip
 # A key of its own: the CDK CLI remembers which account belongs to which key.
 ACCESS_KEY = "AKIASLUICELOCAL00001"
@@ -68,8 +70,10 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         jobset.part(settings, endpoints, ports, jobset_token),
     ]
     if (CLONE / "local" / "node" / "__main__.py").exists():
-        parts.append(aws.nodes(settings, endpoints))
-    if settings.nodes != "kubelet":  # beside each of those runs the agent that EKS would run
+        parts.append(aws.nodes(settings, endpoints, ports))
+    if settings.nodes == "kubelet":  # there the agent is a DaemonSet, as on EKS
+        parts.append(aws.pod_identity(endpoints, ports))
+    else:
         parts.append(aws.agent(endpoints))
     return endpoints, parts, steps(settings, endpoints, ports)
 
@@ -101,16 +105,39 @@ def steps(settings: Settings, endpoints: Endpoints, ports: dict[str, int]) -> li
     def jobset_objects() -> None:
         jobset.apply_objects(settings, endpoints, ports)
 
+    def agent_pods() -> None:
+        server = ApiServer(layout.kubeconfig)
+        values = agent_pod_values(endpoints, ports)
+        apply_all(server, read_manifests(MANIFESTS / "kubelet", values))
+
     def queue() -> None:
         make_queue(endpoints, settings.interruption_queue or "")
 
     return [
         *([Step("queue", queue, after=("aws",))] if settings.interruption_queue else []),
+        *(
+            [Step("agent pods", agent_pods, after=("kube-apiserver",))]
+            if settings.nodes == "kubelet"
+            else []
+        ),
         Step("crds", crds, after=("kube-apiserver",)),
         Step(jobset.OBJECTS, jobset_objects, after=("kube-apiserver",)),
         Step("node class", node_class, after=("crds", "ec2")),
         Step("node pools", node_pools, after=("node class", "karpenter")),
     ]
+
+
+def agent_pod_values(endpoints: Endpoints, ports: Mapping[str, int]) -> dict[str, str]:
+    """What local/manifests/kubelet leaves open."""
+    host, _, port = endpoints.cluster_endpoint.removeprefix("https://").partition(":")
+    return {
+        "POD_IDENTITY": f"http://127.0.0.1:{ports['pod-identity']}{pod_identity.PATH}",
+        "METADATA": f"http://127.0.0.1:{ports['metadata']}",
+        "AWS": endpoints.aws,
+        "REGION": endpoints.region,
+        "API_HOST": host,
+        "API_PORT": port,
+    }
 
 
 def image(endpoints: Endpoints) -> str:

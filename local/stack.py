@@ -30,7 +30,9 @@ from local.build import build
 from local.endpoints import Endpoints
 from local.errors import StackError
 from local.files import write_json
+from local.kubelet_node import agent_image
 from local.kubelet_node import preparation as kubelets
+from local.kubelet_node.registry import Images
 from local.node import preparation as processes
 from local.parts import Health
 from local.plan import MANIFESTS
@@ -207,12 +209,28 @@ def deploy_stacks(endpoints: Endpoints, progress: Progress) -> None:
     from local.deploy import DeployError, deploy  # noqa: PLC0415
 
     began = time.monotonic()
+    layout = Layout(Path(endpoints.state))
     try:
-        deploy(endpoints.document(), progress=progress, namespaces=tenant_namespaces())
+        deploy(
+            endpoints.document(),
+            progress=progress,
+            namespaces=tenant_namespaces(),
+            agent=stored_agent(layout, progress),
+        )
     except DeployError as error:
         raise StackError(f"the parts are up, but the deployment failed: {error}") from error
-    give_access(endpoints, Layout(Path(endpoints.state)))
+    give_access(endpoints, layout)
     progress(f"the stacks are deployed ({time.monotonic() - began:.0f} s)")
+
+
+def stored_agent(layout: Layout, progress: Progress) -> str | None:
+    """The image of this clone's node agent, now in the registry of real kubelets; else None."""
+    settings = Settings.read(layout.settings)
+    if settings.nodes != "kubelet":
+        return None
+    port = json.loads(layout.ports.read_text())["registry"]
+    images = Images(layout.data / "node" / "images")
+    return f"127.0.0.1:{port}/{agent_image.store(images, settings.cache, progress)}"
 
 
 def tenant_namespaces() -> list[str]:

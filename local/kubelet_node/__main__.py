@@ -1,6 +1,6 @@
 """Command line of the `kubelet` node: every running instance becomes a real kubelet.
 
-    python -m local.kubelet_node --kubeconfig FILE --ec2 URL --aws URL --state DIR
+    python -m local.kubelet_node --kubeconfig FILE --ec2 URL --state DIR
 
 Each running instance of the EC2 endpoint becomes a node of the cluster: a kubelet with containerd,
 runc and CRIU on a Debian root file system, in namespaces of its own on this machine. It is as large
@@ -13,8 +13,9 @@ as its instance type says, whatever this machine has; what runs there shares the
   too, is out of their reach.
 - There is no CSI driver, so pods with S3 volumes wait for ever; no GPU; no services and no DNS.
 - A container is saved through the kubelet's checkpoint endpoint. A pod whose image was made from
-  such a checkpoint goes on where that container stopped. The node agent (`python -m agent`) runs
-  beside every node and does the first when Sluice orders it.
+  such a checkpoint goes on where that container stopped. The node agent, a DaemonSet here as on
+  EKS, does the first when Sluice orders it; it finds its machine's metadata service at a port that
+  all nodes share, below the node's name.
 
 A node dies with its instance, and with this program, as if its power were cut. When the program is
 started again with the same --state, machines that still run start again with their disks.
@@ -35,7 +36,7 @@ from local.build import binary as built
 from local.errors import PreparationError
 from local.kubelet_node import cgroups, debian
 from local.kubelet_node.preparation import prepare
-from local.kubelet_node.program import Program, Settings
+from local.kubelet_node.program import PORTS, Program, Settings
 from local.settings import default_cache
 
 
@@ -51,7 +52,6 @@ def settings_of(arguments: list[str]) -> Settings:
     )
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--ec2", required=True, metavar="URL", help="EC2 endpoint")
-    parser.add_argument("--aws", required=True, metavar="URL", help="S3 endpoint, for checkpoints")
     parser.add_argument("--state", type=Path, required=True, metavar="DIR")
     parser.add_argument("--region", default="us-east-1")
     parser.add_argument(
@@ -61,13 +61,21 @@ def settings_of(arguments: list[str]) -> Settings:
     parser.add_argument(
         "--client-ca", type=Path, help="whom to trust as API server; without it, no logs"
     )
+    parser.add_argument(
+        "--authority",
+        type=Path,
+        metavar="DIR",
+        help="with ca.crt and ca.key of the cluster, which sign the kubelets' certificates; "
+        "without it they sign their own",
+    )
     parser.add_argument("--cgroup", metavar="NAME", help="default: made from --state")
+    for name, what in (("registry", "images"), ("metadata", "metadata services")):
+        parser.add_argument(f"--{name}-port", type=int, help=f"of the {what}; default: a free one")
     given = parser.parse_args(arguments)
     cache, state = default_cache(), given.state.resolve()
     return Settings(
         kubeconfig=given.kubeconfig.resolve(),
         ec2=given.ec2,
-        aws=given.aws,
         state=state,
         region=given.region,
         base=debian.base(cache),
@@ -78,6 +86,8 @@ def settings_of(arguments: list[str]) -> Settings:
         instance_delay_seconds=given.instance_delay,
         cluster_name=given.cluster_name,
         client_ca=given.client_ca,
+        authority=given.authority,
+        ports={name: port for name in PORTS if (port := getattr(given, f"{name}_port"))},
     )
 
 

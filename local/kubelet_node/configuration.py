@@ -35,6 +35,10 @@ OTHER_REGISTRIES = """[host."http://127.0.0.1:{registry}"]
   capabilities = ["pull", "resolve"]
 """
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "value": "true", "effect": "NoExecute"}
+SERVING = {
+    "tlsCertFile": "/etc/kubelet/serving.crt",
+    "tlsPrivateKeyFile": "/etc/kubelet/serving.key",
+}
 CPU_LISTS = ("online", "possible", "present")
 
 
@@ -50,7 +54,7 @@ class Plan:
     registry: int
     pod_range: str
     cgroup: str
-    criu: str  # "criu-4.2.1"
+    serving: tuple[str, str] | None  # its certificate and key; None: it signs one itself
 
 
 def labels(plan: Plan) -> dict[str, str]:
@@ -62,7 +66,6 @@ def labels(plan: Plan) -> dict[str, str]:
         "topology.kubernetes.io/zone": instance.zone,
         "topology.k8s.aws/zone-id": instance.zone,
         "sluice.dev/node": "kubelet",
-        "sluice.dev/checkpoint": plan.criu,
     }
 
 
@@ -76,6 +79,7 @@ def kubelet(plan: Plan) -> dict[str, Any]:
         "address": "127.0.0.1",
         "port": plan.port,
         "healthzPort": 0,
+        **(SERVING if plan.serving else {}),
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
@@ -147,6 +151,8 @@ def files(plan: Plan) -> dict[str, str]:
     found |= {f"kernel-settings/{key}": f"{text}\n" for key, text in KERNEL_SETTINGS.items()}
     if plan.client_ca:
         found["kubelet/client-ca.crt"] = plan.client_ca
+    if plan.serving:
+        found["kubelet/serving.crt"], found["kubelet/serving.key"] = plan.serving
     return found
 
 
@@ -159,7 +165,8 @@ def write(plan: Plan, root: Path) -> None:
         file = root / "etc" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
-    (root / "etc/kubelet/kubeconfig").chmod(0o600)
+    for file in (root / "etc/kubelet").iterdir():
+        file.chmod(0o600)
     processors = root / "etc/size/cpu"
     for number in range(int(plan.machine.capacity["cpu"])):
         (processors / f"cpu{number}").mkdir(parents=True, exist_ok=True)

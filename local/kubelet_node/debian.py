@@ -30,6 +30,7 @@ NODE_ONLY = (
     "usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man",
     "var/cache", "var/lib/apt", "var/lib/dpkg/info", "var/log",
 )  # fmt: skip
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CRIU_WRAPPER = """#!/bin/sh
 LD_PRELOAD=/usr/local/lib/rlimits.so exec /usr/sbin/criu "$@"
 """

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import psutil
@@ -26,8 +25,6 @@ class Node:
         self.plan = plan
         self.folder = folder
         self.process: subprocess.Popen[bytes] | None = None
-        self.agent: subprocess.Popen[bytes] | None = None
-        self.joined = threading.Event()
 
     @property
     def name(self) -> str:
@@ -47,42 +44,24 @@ class Node:
         configuration.write(self.plan, self.folder / "upper")
         cgroups.make(self.plan.cgroup)
         self.process = self._spawn(
-            "init",
             *(shutil.which("unshare") or "", "--mount", "--pid", "--fork", "--kill-child"),
             *(str(HERE / "node_init.sh"), str(base), str(self.folder), str(kubelet)),
             *(self.name, self.plan.instance.provider_id),
         )
 
-    def start_agent(self, kubeconfig: Path, repository: str, region: str, aws: str) -> None:
-        """The node agent, which on EKS is a DaemonSet: here a process beside the node."""
-        if self.agent is None or self.agent.poll() is not None:
-            self.agent = self._spawn(
-                "agent",
-                *(sys.executable, "-m", "agent", "--node", self.name, "--region", region),
-                *("--kubeconfig", str(kubeconfig), "--kubelet-root", str(self.folder / "kubelet")),
-                *("--repository", repository),
-                AWS_ENDPOINT_URL=aws,
-                AWS_ACCESS_KEY_ID=os.environ.get("AWS_ACCESS_KEY_ID", "test"),
-                AWS_SECRET_ACCESS_KEY=os.environ.get("AWS_SECRET_ACCESS_KEY", "test"),
-            )
-
-    def _spawn(self, log: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
+    def _spawn(self, *command: str) -> subprocess.Popen[bytes]:
         """A process that dies with this one."""
-        with (self.folder / "log" / f"{log}.log").open("ab") as output:
+        with (self.folder / "log/init.log").open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", str(DIE_WITH_PARENT), str(os.getpid()), *command],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=os.environ | environment,
             )
 
     def kill(self) -> None:
         """As if its power were cut: every process of it is dead when this returns."""
-        if self.agent is not None:
-            self.agent.kill()
-            self.agent.wait()
         if self.process is None:
             return
         with contextlib.suppress(psutil.NoSuchProcess):

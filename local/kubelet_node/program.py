@@ -20,8 +20,10 @@ from urllib.parse import urlencode
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from local.certificates import serving_certificate
 from local.kubelet_node import cgroups, debian
 from local.kubelet_node.configuration import Plan
+from local.kubelet_node.metadata import Metadata
 from local.kubelet_node.node import Node
 from local.kubelet_node.registry import PYTHON, Images, serve
 from local.node.api import MERGE, ApiError, KubernetesApi
@@ -36,7 +38,7 @@ REBOOT_SECONDS = 5.0
 CALL_THREADS = 8
 FIRST_NETWORK, NETWORKS = 64, 64  # second number of the pods' addresses
 OURS = "sluice.dev/node=kubelet"
-SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PORTS = ("registry", "metadata")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,6 @@ class Settings:
     kubeconfig: Path
     ec2: str
     state: Path
-    aws: str
     region: str
     base: Path
     pause: Path
@@ -56,6 +57,8 @@ class Settings:
     instance_delay_seconds: float
     cluster_name: str | None
     client_ca: Path | None
+    authority: Path | None
+    ports: dict[str, int]  # those that others chose
 
 
 class Program:
@@ -73,18 +76,17 @@ class Program:
         self.stopping = threading.Event()
         # Stacks side by side route their pods through one machine: each has a network of its own.
         self.network = FIRST_NETWORK + zlib.crc32(settings.cgroup.encode()) % NETWORKS
-        self.criu = f"criu-{debian.version_of(settings.base, 'criu')}"
 
     def run(self, stop: threading.Event) -> None:
         """Works until `stop` is set; then every node dies with it."""
         cgroups.remove(self.settings.cgroup)  # of an earlier life
         (self.settings.state / "nodes").mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.registry = choose_ports(self.settings.state / "ports.json", ("registry",), {})[
-            "registry"
-        ]
+        ports = choose_ports(self.settings.state / "ports.json", PORTS, self.settings.ports)
+        self.registry = ports["registry"]
         server = serve(self._images(), self.registry)
         threading.Thread(target=server.serve_forever, name="registry", daemon=True).start()
         log.info("images from 127.0.0.1:%d", self.registry)
+        Metadata(self.settings.ec2, self._instances).start(ports["metadata"])
         looked_back = False
         try:
             while not stop.wait(POLL_SECONDS):
@@ -107,9 +109,9 @@ class Program:
 
     def _images(self) -> Images:
         images = Images(self.settings.state / "images")
-        images.add("pause:1", self.settings.pause, {"Entrypoint": ["/pause"]})
-        python = {"Cmd": ["python3"], "Env": [f"PATH={SEARCH_PATH}"]}
-        images.add(PYTHON, self.settings.python, python)
+        images.add("pause:1", [self.settings.pause], {"Entrypoint": ["/pause"]})
+        python = {"Cmd": ["python3"], "Env": [f"PATH={debian.SEARCH_PATH}"]}
+        images.add(PYTHON, [self.settings.python], python)
         return images
 
     def _call(self, work: Any, *arguments: Any) -> None:
@@ -172,8 +174,17 @@ class Program:
             registry=self.registry,
             pod_range=next(one for one in ranges if one not in taken),
             cgroup=f"{self.settings.cgroup}/{instance.id}",
-            criu=self.criu,
+            serving=self._serving(instance),
         )
+
+    def _serving(self, instance: Instance) -> tuple[str, str] | None:
+        """A kubelet's certificate and key, which on EKS come from the cluster's authority, too."""
+        if self.settings.authority is None:
+            return None
+        return serving_certificate(self.settings.authority, f"system:node:{instance.node_name}")
+
+    def _instances(self) -> list[Instance]:
+        return [node.plan.instance for node in list(self.nodes.values())]
 
     def _start(self, node: Node) -> None:
         node.start(self.settings.base, self.settings.kubelet)
@@ -189,13 +200,6 @@ class Program:
             log.warning("%s ended by itself; see %s", node.name, node.folder / "log")
             cgroups.remove(node.plan.cgroup)
             self._start(node)
-        if node.runs and node.joined.is_set():
-            node.start_agent(
-                self.settings.kubeconfig,
-                f"127.0.0.1:{self.registry}/sluice/checkpoints",
-                self.settings.region,
-                self.settings.aws,
-            )
 
     def _initialise(self, node: Node) -> None:
         """The cloud controller's part for a new node: its addresses, then the taint goes.
@@ -212,7 +216,6 @@ class Program:
         ]
         self.api.patch(f"{path}/status", {"status": {"addresses": addresses}})
         self._remove_taint(path, found, "node.cloudprovider.kubernetes.io/uninitialized")
-        node.joined.set()
         log.info("%s joined on port %d", node.name, node.plan.port)
 
     def _remove_taint(self, path: str, node: dict[str, Any] | None, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Images of one layer in a folder, and the registry on loopback that nodes pull from and push to.
+"""Images in a folder, and the registry on loopback that nodes pull from and push to.
 
 The part of the OCI distribution interface that containerd and the node agent use: manifests and
 blobs by GET and HEAD, uploads in one piece or several, manifests by PUT. Layers stay uncompressed:
@@ -14,7 +14,7 @@ import json
 import re
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 from pathlib import Path
@@ -42,16 +42,16 @@ class Images:
         for path in (self.blobs, self.tags, self.drafts):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def add(self, name: str, layer: Path, config: Mapping[str, Any]) -> str:
-        """Store an image of one layer as NAME:TAG; returns the digest of its manifest."""
-        described = self._link(layer)
-        rootfs = {"type": "layers", "diff_ids": [described["digest"]]}
+    def add(self, name: str, layers: Iterable[Path], config: Mapping[str, Any]) -> str:
+        """Store an image as NAME:TAG; returns the digest of its manifest."""
+        described = [self._link(layer) for layer in layers]
+        rootfs = {"type": "layers", "diff_ids": [one["digest"] for one in described]}
         image = {"architecture": architecture(), "os": "linux", "config": config, "rootfs": rootfs}
         manifest = {
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": self._write(image, CONFIG),
-            "layers": [described],
+            "layers": described,
         }
         repository, _, tag = name.rpartition(":")
         return self.put_manifest(repository, tag, json.dumps(manifest).encode())

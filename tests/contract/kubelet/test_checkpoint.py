@@ -94,7 +94,7 @@ def answer(cluster: Cluster, name: str, what: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bucket(machines: Machines) -> None:
+def bucket(machines: Machines, agents: None) -> None:
     machines.s3.create_bucket(Bucket=BUCKET)
 
 
@@ -138,13 +138,12 @@ def test_what_cannot_be_saved_is_told_and_runs_on(cluster: Cluster) -> None:
     assert cluster.wait(name, "Running")
 
 
-def test_the_node_is_as_large_as_its_instance_type_and_says_what_it_can(cluster: Cluster) -> None:
+def test_the_node_is_as_large_as_its_instance_type(cluster: Cluster) -> None:
     node = cluster.api.get(f"/api/v1/nodes/{cluster.node}")
 
     capacity, allocatable = node["status"]["capacity"], node["status"]["allocatable"]
     assert (capacity["cpu"], capacity["pods"]) == ("16", "234")
     assert (capacity["memory"], allocatable["cpu"]) == ("30310Mi", "15890m")
-    assert node["metadata"]["labels"]["sluice.dev/checkpoint"].startswith("criu-4")
     (taint,) = node["spec"]["taints"]
     assert (taint["key"], taint["effect"]) == ("karpenter.sh/unregistered", "NoExecute")
 

@@ -98,7 +98,7 @@ def test_a_base_image_of_this_registry_is_named_there(
     host: str, images: Images, tmp_path: Path
 ) -> None:
     (tmp_path / "python.tar").write_bytes(b"layer")
-    digest = images.add(PYTHON, tmp_path / "python.tar", {})
+    digest = images.add(PYTHON, [tmp_path / "python.tar"], {})
 
     manifest = pushed(host, archive_of(tmp_path, f"docker.io/library/python@{digest}"))
 
@@ -116,7 +116,7 @@ def test_python_of_any_registry_and_tag_is_ours_and_nothing_else_is(
     host: str, images: Images, tmp_path: Path
 ) -> None:
     (tmp_path / "python.tar").write_bytes(b"layer")
-    images.add(PYTHON, tmp_path / "python.tar", {})
+    images.add(PYTHON, [tmp_path / "python.tar"], {})
 
     url = f"http://{host}/v2/docker/library/python/manifests/3.11?ns=public.ecr.aws"
     assert json.loads(fetch(url))["layers"]

@@ -37,14 +37,14 @@ class Aws:
     def __init__(self, endpoints):
         self.endpoints = endpoints
 
-    def client(self, service, **credentials):
+    def client(self, service, *, address="", **credentials):
         owner = {
             "aws_access_key_id": self.endpoints.access_key_id,
             "aws_secret_access_key": self.endpoints.secret_access_key,
         }
-        address = self.endpoints.ec2 if service == "ec2" else self.endpoints.aws
+        usual = self.endpoints.ec2 if service == "ec2" else self.endpoints.aws
         session = boto3.Session(region_name="us-east-1", **(credentials or owner))
-        return session.client(service, endpoint_url=address)
+        return session.client(service, endpoint_url=address or usual)
 
     def deploy(self, name, resources):
         """Create a CloudFormation stack and wait for its end; returns its status."""
@@ -74,7 +74,7 @@ def embedded_aws(tmp_path_factory):
     state = tmp_path_factory.mktemp("aws")
     layout = Layout(state)
     settings = Settings(state, default_cache())
-    ports = choose_ports(state / "ports.json", ["aws"], {})
+    ports = choose_ports(state / "ports.json", ["aws", "registry"], {})
     make_certificates(layout.certs)
     endpoints = Endpoints(
         aws=f"http://127.0.0.1:{ports['aws']}",

@@ -17,17 +17,18 @@ from local import control_plane
 from local.build import build
 from local.certificates import make_certificates
 from local.endpoints import Endpoints
+from local.files import write_json
 from local.node.api import KubernetesApi
 from local.parts import Part
 from local.plan import PORTS
 from local.ports import choose_ports
-from local.settings import CLONE, Layout, Settings, default_cache
+from local.settings import CLONE, Layout, NodeKind, Settings, default_cache
 from tests.contract.node.cluster import Cluster, until
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 def say(text: str) -> None:
@@ -114,9 +115,16 @@ class NodeProgram:
 
 
 @pytest.fixture(scope="session")
-def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Layout, Machines]]:
+def kind() -> NodeKind:
+    return "process"
+
+
+@pytest.fixture(scope="session")
+def control(
+    kind: NodeKind, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Layout, Machines]]:
     state = tmp_path_factory.mktemp("cluster")
-    settings = Settings(state=state, cache=default_cache())
+    settings = Settings(state=state, cache=default_cache(), nodes=kind)
     build(settings.cache, say, PROGRAMS)
     layout = Layout(state)
     for folder in (layout.logs, layout.data):
@@ -138,6 +146,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Layout, 
         state=str(state),
         path=os.environ["PATH"],
     )
+    write_json(layout.endpoints, endpoints.document())
     control_plane.write_credentials(layout, endpoints, ports, "contract-admin")
     parts = {part.name: part for part in control_plane.control_plane(settings, endpoints, ports)}
     moto = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(ports["ec2"])]
