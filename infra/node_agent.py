@@ -76,8 +76,15 @@ class NodeAgent(Construct):
         Published(
             self,
             prefix=parameter_prefix,
-            values={f"clusters/{cluster}/checkpoints": self.repository.repository_uri},
+            values={f"clusters/{cluster}/checkpoints": self._address()},
         )
+
+    def _address(self) -> str:
+        """As the registry itself says it; CDK would put it together from the Region's domain."""
+        repository = self.repository.node.default_child
+        if not isinstance(repository, ecr.CfnRepository):
+            raise TypeError("a repository is made of a CfnRepository")
+        return repository.attr_repository_uri
 
     def _role(
         self, cluster: str, prefix: str, bucket: s3.IBucket, interruptions: sqs.IQueue
