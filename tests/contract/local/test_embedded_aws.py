@@ -1,6 +1,7 @@
 """What our launcher corrects in MiniStack, against the pinned release."""
 
 import json
+import re
 import urllib.error
 import urllib.request
 
@@ -9,6 +10,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
+
+from local.pod_identity import Associations
 
 pytestmark = pytest.mark.stack
 
@@ -97,6 +100,27 @@ def deployed(embedded_aws):
                     "Type": "STANDARD",
                 },
             },
+            "Association": {
+                "Type": "AWS::EKS::PodIdentityAssociation",
+                "Properties": {
+                    "ClusterName": "batch-1",
+                    "Namespace": "agents",
+                    "ServiceAccount": "agent",
+                    "RoleArn": role,
+                },
+            },
+            "Repository": {
+                "Type": "AWS::ECR::Repository",
+                "Properties": {"RepositoryName": "launcher/images"},
+            },
+            "Address": {
+                "Type": "AWS::SSM::Parameter",
+                "Properties": {
+                    "Name": "/launcher/images",
+                    "Type": "String",
+                    "Value": {"Fn::GetAtt": ["Repository", "RepositoryUri"]},
+                },
+            },
             "Table": {
                 "Type": "AWS::DynamoDB::Table",
                 "Properties": {
@@ -147,6 +171,19 @@ def test_the_cluster_is_ours_and_has_the_stacks_access_entry(deployed) -> None:
     assert cluster["endpoint"] == deployed.endpoints.cluster_endpoint
     assert cluster["certificateAuthority"]["data"] == deployed.endpoints.certificate_authority
     assert entry["kubernetesGroups"] == ["sluice:act"]
+
+
+def test_an_account_of_the_cluster_is_associated_with_the_stacks_role(deployed) -> None:
+    role_of = Associations(deployed.client("eks"), "batch-1")
+
+    assert role_of("agents", "agent") == "arn:aws:iam::123456789012:role/launcher-role"
+    assert role_of("agents", "another") is None
+
+
+def test_repositories_are_those_of_the_nodes_registry(deployed) -> None:
+    published = deployed.client("ssm").get_parameter(Name="/launcher/images")["Parameter"]["Value"]
+
+    assert re.fullmatch(r"127\.0\.0\.1:\d+/launcher/images", published)
 
 
 def call_url(aws, *, signed):
@@ -224,3 +261,26 @@ def test_keys_that_nobody_issued_open_nothing(embedded_aws) -> None:
 
     with pytest.raises(ClientError, match=r"InvalidClientTokenId|Unrecognized"):
         stranger.list_queues()
+
+
+def test_an_experiment_is_for_those_who_may_start_it(embedded_aws) -> None:
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    role = embedded_aws.client("iam").create_role(
+        RoleName="onlooker",
+        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+    )["Role"]["Arn"]
+    keys = embedded_aws.client("sts").assume_role(RoleArn=role, RoleSessionName="onlooker")[
+        "Credentials"
+    ]
+    credentials = {
+        "aws_access_key_id": keys["AccessKeyId"],
+        "aws_secret_access_key": keys["SecretAccessKey"],
+        "aws_session_token": keys["SessionToken"],
+    }
+
+    with pytest.raises(ClientError, match="not authorized to perform: fis:StartExperiment"):
+        embedded_aws.client("fis", **credentials).start_experiment(experimentTemplateId="EXT1")
+    with pytest.raises(ClientError, match="ec2:CreateTags"):
+        embedded_aws.client("ec2", address=embedded_aws.endpoints.aws, **credentials).create_tags(
+            Resources=["i-1"], Tags=[{"Key": "drill", "Value": "contract"}]
+        )

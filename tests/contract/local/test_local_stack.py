@@ -13,7 +13,6 @@ import botocore.session
 import psutil
 import pytest
 from botocore.credentials import Credentials
-from botocore.exceptions import ClientError
 from botocore.model import ServiceId
 from botocore.signers import RequestSigner
 from conftest import eventually
@@ -229,27 +228,6 @@ def test_an_experiment_of_a_deployed_template_takes_the_tagged_spot_instance(loc
     assert eventually(lambda: notice_of(local_stack, instance))["action"] == "terminate"
     assert eventually(lambda: ended(fis, begun["id"]))["state"]["status"] == "completed"
     eventually(lambda: state_of(local_stack, instance) == "terminated")
-
-
-def test_an_experiment_is_for_those_who_may_start_it(local_stack) -> None:
-    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
-    role = local_stack.client("iam").create_role(
-        RoleName="onlooker",
-        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
-    )["Role"]["Arn"]
-    keys = local_stack.client("sts").assume_role(RoleArn=role, RoleSessionName="x")["Credentials"]
-    credentials = {
-        "aws_access_key_id": keys["AccessKeyId"],
-        "aws_secret_access_key": keys["SecretAccessKey"],
-        "aws_session_token": keys["SessionToken"],
-    }
-
-    with pytest.raises(ClientError, match="not authorized to perform: fis:StartExperiment"):
-        local_stack.client("fis", **credentials).start_experiment(experimentTemplateId="EXT1")
-    with pytest.raises(ClientError, match="ec2:CreateTags"):
-        local_stack.client("ec2", address=local_stack.endpoints.aws, **credentials).create_tags(
-            Resources=["i-1"], Tags=[{"Key": "drill", "Value": "contract"}]
-        )
 
 
 def a_token(local_stack, role, cluster):
