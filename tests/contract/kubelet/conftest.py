@@ -1,5 +1,6 @@
 """The node contract with real kubelets; skipped where the machine cannot hold one."""
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from local.errors import PreparationError
 from local.kubelet_node import agent_image
 from local.kubelet_node.preparation import prepare
 from local.kubelet_node.registry import Images
-from local.node.api import KubernetesApi
+from local.node.api import ApiError, KubernetesApi
 from local.plan import MANIFESTS, agent_pod_values
 from local.pod_identity import NEEDED, PRINCIPAL, PodIdentity, handler
 from local.settings import Layout, NodeKind, default_cache
@@ -133,9 +134,28 @@ def agents(
     values = agent_pod_values(endpoints, ports)
     apply_all(cluster, read_manifests(MANIFESTS / "kubelet", values))
     apply_all(cluster, cluster_manifest([], filled)[without:])
+    stop = threading.Event()
+    scheduler = threading.Thread(target=_schedule, args=(api, stop))
+    scheduler.start()
     yield
+    stop.set()
+    scheduler.join()
     server.shutdown()
     server.server_close()
+
+
+def _schedule(api: KubernetesApi, stop: threading.Event) -> None:
+    """The scheduler's part for pods of the DaemonSet, which name their nodes; others have none."""
+    pods = f"/api/v1/namespaces/{AGENT}/pods"
+    while not stop.wait(0.3):
+        for pod in api.get(f"{pods}?fieldSelector=spec.nodeName%3D")["items"]:
+            affinity = pod["spec"]["affinity"]["nodeAffinity"]
+            required = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+            (node,) = required["nodeSelectorTerms"][0]["matchFields"][0]["values"]
+            name = pod["metadata"]["name"]
+            target = {"apiVersion": "v1", "kind": "Node", "name": node}
+            with contextlib.suppress(ApiError):  # node or pod have gone meanwhile
+                api.create(f"{pods}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
 
 def _identity(endpoints: Endpoints, api: KubernetesApi) -> PodIdentity:

@@ -28,7 +28,7 @@ from tests.contract.node.cluster import Cluster, until
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 
 def say(text: str) -> None:
