@@ -1,12 +1,11 @@
 from collections import Counter
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from cfnlint.api import ManualArgs, lint
 
 from infra.acknowledgements import acknowledged
-from tests.unit.infra.conftest import SETTINGS, Assembly, synthesize
+from tests.unit.infra.conftest import Assembly
 
 
 def test_cdk_nag_finds_nothing_that_is_not_explained(assembly: Assembly) -> None:
@@ -47,9 +46,3 @@ def test_cfn_lint_accepts_every_template(assembly: Assembly) -> None:
     for template in assembly.templates():
         found = lint(template.read_text(), config=settings)
         assert not found, "\n".join(f"{template.name}: {each}" for each in found)
-
-
-def test_a_region_in_the_settings_needs_no_other_explanations(tmp_path: Path) -> None:
-    named = synthesize({**SETTINGS, "region": "eu-west-1"}, tmp_path / "cdk.out")
-
-    test_cdk_nag_finds_nothing_that_is_not_explained(named)
