@@ -75,7 +75,10 @@ def test_its_pods_are_as_small_as_their_work_allows() -> None:
     assert "privileged" not in security
     assert security["allowPrivilegeEscalation"] is False
     assert security["readOnlyRootFilesystem"] is True
-    assert security["capabilities"] == {"drop": ["ALL"], "add": ["KILL", "SYS_PTRACE"]}
+    assert security["capabilities"] == {
+        "drop": ["ALL"],
+        "add": ["KILL", "SYS_PTRACE", "DAC_READ_SEARCH"],
+    }
     assert [volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume] == [
         "/var/lib/kubelet/checkpoints"
     ]
