@@ -80,6 +80,9 @@ def local() -> None:
 )
 @click.option("--aws-port", type=int, help="Port of the embedded AWS (default: a free one).")
 @click.option(
+    "--cedana", is_flag=True, help="With a stand-in for Cedana's service, carried out by CRIU."
+)
+@click.option(
     "--karpenter-queue",
     metavar="NAME",
     help="Give Karpenter an interruption queue of its own; normally Sluice answers warnings.",
@@ -93,6 +96,7 @@ def up(
     time_scale: float,
     instance_delay: float,
     aws_port: int | None,
+    cedana: bool,
     karpenter_queue: str | None,
 ) -> None:
     """Start everything and deploy; finds a running stack and deploys again."""
@@ -103,6 +107,7 @@ def up(
         time_scale=time_scale,
         instance_delay=instance_delay,
         aws_port=aws_port,
+        cedana=cedana,
         interruption_queue=karpenter_queue,
     )
     endpoints = stack.up(settings, hint, fresh=fresh, deploy=deploy)

@@ -13,6 +13,8 @@ from botocore.exceptions import ClientError
 from sluice.configuration import FILE_NAME, parse
 
 from local.cdk import CLONE, Cdk, DeployError
+from local.cedana.part import settings_of
+from local.settings import Layout
 
 __all__ = ["DeployError", "deploy"]
 
@@ -62,6 +64,7 @@ def _settings(
     """Take the clone's sluice.yaml; change what differs here: machine, cluster, no keeping."""
     document = yaml.safe_load((CLONE / FILE_NAME).read_text(encoding="utf-8")) or {}
     buckets = (document.get("submissions") or {}).get("manifestBuckets", [])
+    cedana = settings_of(Layout(Path(endpoints["state"])))
     cluster = {"name": endpoints["cluster_name"], "namespaces": list(namespaces)}
     machine = "arm64" if platform.machine() in {"arm64", "aarch64"} else "x86_64"
     return document | {
@@ -70,7 +73,11 @@ def _settings(
         "state": {"retain": False},
         "drills": True,
         "submissions": {"manifestBuckets": buckets},
-        "clusters": [cluster | ({"agent": {"image": agent}} if agent else {})],
+        "clusters": [
+            cluster
+            | ({"agent": {"image": agent}} if agent else {})
+            | ({"cedana": cedana} if cedana else {})
+        ],
     }
 
 

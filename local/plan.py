@@ -10,22 +10,22 @@ from pathlib import Path
 from local import aws, control_plane, jobset, pod_identity
 from local.apply import ApiServer, apply_all, read_manifests
 from local.build import definitions
+from local.cedana import part as cedana
 from local.certificates import make_certificates
 from local.endpoints import Endpoints
 from local.interruption_queue import make_queue
 from local.parts import Part, Step
 from local.ports import choose_ports
-from local.settings import CLONE, NODE_ROLE, Layout, Settings
+from local.settings import CLONE, MANIFESTS, NODE_ROLE, Layout, Settings
 from local.toolchain import environment, tool_folders
 
 PORTS = (
     "aws", "ec2", "webhook", "etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager",
     "kube-scheduler", "karpenter", "karpenter-metrics", "jobset", "jobset-webhook",
-    "registry", "metadata", "pod-identity",
+    "registry", "cedana", "metadata", "pod-identity",
 )  # fmt: skip
 # A key of its own: the CDK CLI remembers which account belongs to which key.
 ACCESS_KEY = "AKIASLUICELOCAL00001"
-MANIFESTS = Path(__file__).with_name("manifests")
 
 
 def secret(path: Path) -> str:
@@ -60,7 +60,15 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
     )
     token = secret(layout.certs / "admin-token")
     jobset_token = secret(layout.certs / "jobset-token")
-    control_plane.write_credentials(layout, endpoints, ports, token, jobset.account(jobset_token))
+    cedana_account = secret(layout.certs / "cedana-account")
+    control_plane.write_credentials(
+        layout,
+        endpoints,
+        ports,
+        token,
+        jobset.account(jobset_token),
+        *([cedana.account(cedana_account)] if settings.cedana else []),
+    )
     ministack = environment(settings.cache, "ministack", quiet) / "bin" / "python"
     parts = [
         aws.ministack(settings, endpoints, ports, ministack),
@@ -69,6 +77,8 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         *control_plane.control_plane(settings, endpoints, ports),
         jobset.part(settings, endpoints, ports, jobset_token),
     ]
+    if settings.cedana:
+        parts.append(cedana.part(settings, endpoints, ports, cedana_account))
     if (CLONE / "local" / "node" / "__main__.py").exists():
         parts.append(aws.nodes(settings, endpoints, ports))
     if settings.nodes == "kubelet":  # there the agent is a DaemonSet, as on EKS
@@ -113,7 +123,12 @@ def steps(settings: Settings, endpoints: Endpoints, ports: dict[str, int]) -> li
     def queue() -> None:
         make_queue(endpoints, settings.interruption_queue or "")
 
+    def cedana_objects() -> None:
+        cedana.prepare(settings, endpoints, ports, secret(layout.certs / "cedana-token"))
+
+    after = ("kube-apiserver", "aws")
     return [
+        *([Step(cedana.OBJECTS, cedana_objects, after=after)] if settings.cedana else []),
         *([Step("queue", queue, after=("aws",))] if settings.interruption_queue else []),
         *(
             [Step("agent pods", agent_pods, after=("kube-apiserver",))]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 CLONE = Path(__file__).resolve().parents[1]
+MANIFESTS = CLONE / "local" / "manifests"
 NODE_ROLE = "sluice-node"  # the role of the machines that Karpenter buys
 NodeKind = Literal["process", "simulated", "kubelet"]
 
@@ -32,6 +33,7 @@ class Settings:
     time_scale: float = 1.0  # of the 120 s between a spot warning and the end
     instance_delay: float = 2.0  # seconds from launch to running
     aws_port: int | None = None  # None: a free one
+    cedana: bool = False  # a stand-in for Cedana's service
     interruption_queue: str | None = None  # Karpenter's own; off, because Sluice answers warnings
 
     def document(self) -> dict[str, Any]:
@@ -70,6 +72,11 @@ class Layout:
     @property
     def endpoints(self) -> Path:
         return self.state / "endpoints.json"
+
+    @property
+    def cedana(self) -> Path:
+        """`spec.cedana` for the Cluster object; there while the stack has such a service."""
+        return self.state / "cedana.json"
 
     @property
     def kubeconfig(self) -> Path:

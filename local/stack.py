@@ -35,8 +35,7 @@ from local.kubelet_node import preparation as kubelets
 from local.kubelet_node.registry import Images
 from local.node import preparation as processes
 from local.parts import Health
-from local.plan import MANIFESTS
-from local.settings import CLONE, Layout, NodeKind, Settings
+from local.settings import CLONE, MANIFESTS, Layout, NodeKind, Settings
 from local.strays import kill_marked, kill_tree
 from local.toolchain import environment, locked, tool_folders
 

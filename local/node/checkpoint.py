@@ -25,6 +25,8 @@ from local.node.folders import PodFolder
 from local.node.s3_volume import Buckets
 
 DRIVER = "sluice.dev/checkpoint-driver"
+DRIVERS = ("kubelet", "cedana")
+"""Those that save processes."""
 RESTORE_FROM = "sluice.dev/restore-from"
 RESTORE_DIGEST = "sluice.dev/restore-sha256"
 

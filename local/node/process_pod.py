@@ -281,8 +281,8 @@ class ProcessPod(PodRun):
 
     @property
     def _can_be_saved(self) -> bool:
-        asked = self.pod["metadata"].get("annotations", {}).get(checkpoint.DRIVER) == "kubelet"
-        return asked and self.site.criu.program is not None
+        asked = self.pod["metadata"].get("annotations", {}).get(checkpoint.DRIVER)
+        return asked in checkpoint.DRIVERS and self.site.criu.program is not None
 
     async def save(self, container: str, timeout_seconds: float | None) -> Path:
         """Saves a running container, which runs on; returns the archive. Raises CriuError."""

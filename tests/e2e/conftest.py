@@ -32,6 +32,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             state,
             default_cache(),
             instance_delay=INSTANCE_SECONDS,
+            cedana=True,
             interruption_queue=KARPENTERS_QUEUE,
         )
         yield prepared(Stack(embedded.up(settings, print)))
