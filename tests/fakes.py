@@ -17,16 +17,8 @@ from sluice.core.clusters.quarantine import Ban
 from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
-from sluice.core.lifecycle.workload import (
-    Change,
-    Place,
-    State,
-    Workload,
-    after,
-    index_keys,
-    pending_key,
-    place_of,
-)
+from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
+from sluice.core.lifecycle.record import Change, State, Workload, after
 from sluice.core.moves.checkpointing import Catalogue, Checkpoint
 from sluice.core.moves.compatibility import GENERATION, MANUFACTURER
 from sluice.core.moves.interruption import Notice

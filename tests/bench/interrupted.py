@@ -17,7 +17,7 @@ import urllib3
 from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 from kubernetes import watch
-from sluice.core.lifecycle.workload import phase
+from sluice.core.lifecycle.record import phase
 from sluice.core.moves.marks import LEAVING
 
 from local.endpoints import Endpoints

@@ -21,7 +21,7 @@ import boto3
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.s3_logs import S3Logs
-from sluice.core.lifecycle.workload import TERMINAL, Workload, phase
+from sluice.core.lifecycle.record import TERMINAL, Workload, phase
 from sluice.core.values.identity import workload_id
 
 from local.apply import ApiServer

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 
 from local.stack import restart_part
 from tests.e2e.audit import audit

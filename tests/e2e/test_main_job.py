@@ -7,7 +7,7 @@ import secrets
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.values.identity import workload_id
 
 from local.settings import CLONE

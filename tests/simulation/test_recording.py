@@ -19,7 +19,7 @@ from sluice.core.kinds.model import (
 )
 from sluice.core.kinds.model import PodSetAssignment as Assigned
 from sluice.core.kinds.objects import ConfigObjects, parse_objects
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.passes.cycle import Cycle, Gathered
 from sluice.core.passes.recording import (
     Snapshot,

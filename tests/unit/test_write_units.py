@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.workload_items import item_of, workload_of
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import unrecorded
-from sluice.core.lifecycle.workload import (
+from sluice.core.lifecycle.indexes import index_keys
+from sluice.core.lifecycle.record import (
     PodSet,
     PodSetAssignment,
     Reservation,
     State,
     Workload,
-    index_keys,
+    after,
 )
 
 NOW, SECOND = 1_800_000_000_000, 1_000
@@ -72,7 +73,7 @@ def versions() -> list[Workload]:
         lambda w: lifecycle.finish(w, RESULT, NOW + 4 * SECOND),
         lambda w: lifecycle.release(w, NOW + 5 * SECOND),
     ):
-        life.append(lifecycle.after(step(life[-1])))
+        life.append(after(step(life[-1])))
     return life
 
 

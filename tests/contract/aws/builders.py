@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sluice.core.lifecycle.workload import (
-    PodSet,
-    PodSetAssignment,
-    Reservation,
-    State,
-    Workload,
-)
+from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
 
 QUEUE, CQ, ROOT, CLUSTER = "team/queue", "cq", "root", "batch-1"
 NOW = 1_800_000_000_000

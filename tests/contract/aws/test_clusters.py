@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import AlreadyExists, Cluster, Document
 from sluice.usecases.act import start

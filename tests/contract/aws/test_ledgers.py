@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import State, after
 from sluice.core.scheduling.usage import PastUse, Start
 from sluice.ports import MAX_CHANGES, CatalogEdit, Commit, Committed, LedgerState
 
@@ -156,11 +156,11 @@ def test_a_release_and_an_admission_share_one_transaction(ports: Ports) -> None:
     ports.ledgers.commit(admission(ports, "a"))
     (a,) = ports.workloads.get_many(["a"])
     ports.workloads.apply([lifecycle.claim(a, "uid-1", NOW)])
-    claimed = lifecycle.after(lifecycle.claim(a, "uid-1", NOW))
+    claimed = after(lifecycle.claim(a, "uid-1", NOW))
     done = lifecycle.finish(claimed, {"succeeded": True}, NOW)
     ports.workloads.apply([done])
     commit = admission(ports, "b")
-    both = (lifecycle.release(lifecycle.after(done), NOW), *commit.changes)
+    both = (lifecycle.release(after(done), NOW), *commit.changes)
 
     assert ports.ledgers.commit(replace(commit, changes=both)).done
 

@@ -13,7 +13,7 @@ from sluice.adapters.lambda_observers import LambdaObservers
 from sluice.adapters.sqs_dead_letters import SQSDeadLetters
 from sluice.adapters.sqs_queues import SQSCommands, SQSKicks
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.errors import SluiceError
 from sluice.ports import DeadLetter
 

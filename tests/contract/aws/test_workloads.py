@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import (
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.indexes import Place, pending_key, release_key
+from sluice.core.lifecycle.record import (
     Change,
     Guard,
     Intent,
     IntentKind,
-    Place,
     PodSet,
     State,
-    pending_key,
-    release_key,
+    Workload,
+    after,
 )
 from sluice.ports import Created
 
@@ -66,7 +66,7 @@ UNKNOWN_SENDER = replace(
 
 
 @pytest.mark.parametrize("workload", [a_workload(), RICH, UNKNOWN_SENDER], ids=lambda w: w.id)
-def test_a_record_is_read_as_it_was_written(ports: Ports, workload: lifecycle.Workload) -> None:
+def test_a_record_is_read_as_it_was_written(ports: Ports, workload: Workload) -> None:
     assert ports.workloads.create(workload) is Created.NEW
 
     assert ports.workloads.get(workload.id) == workload
@@ -115,7 +115,7 @@ def test_a_finished_record_does_not_give_way(ports: Ports) -> None:
     assert ports.workloads.get("w1") == done
 
 
-def changes_of(workload: lifecycle.Workload, **guard: object) -> Change:
+def changes_of(workload: Workload, **guard: object) -> Change:
     base = Guard((workload.state,), workload.generation)
     return Change(workload, replace(base, **guard), {"priority": 77})  # type: ignore[arg-type]
 
@@ -207,7 +207,7 @@ def test_removed_attributes_return_to_their_defaults(ports: Ports) -> None:
     assert ports.workloads.apply([lifecycle.release(stays, NOW)]) == [True]
 
     found = ports.workloads.get("rich")
-    assert found == lifecycle.after(lifecycle.release(stays, NOW))
+    assert found == after(lifecycle.release(stays, NOW))
     assert (found.state, found.generation, found.not_before) == (State.PENDING, 4, 5)
     assert (found.reservation, found.intent, found.uid, found.gone) == (None, None, "", False)
 
@@ -264,7 +264,7 @@ def test_a_workload_is_in_the_indexes_of_its_state_and_in_no_other(ports: Ports)
             ports.workloads.inbox(release_key(ROOT), limit=9) == ["w1"],
         )
 
-    def then(change: Change) -> lifecycle.Workload:
+    def then(change: Change) -> Workload:
         assert ports.workloads.apply([change]) == [True]
         found = ports.workloads.get("w1")
         assert found is not None

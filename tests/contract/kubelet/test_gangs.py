@@ -10,9 +10,9 @@ import pytest
 import yaml
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
 from sluice.core.intake.rendering import Placement, Run, render
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.moves import gangs, migration
 from sluice.core.moves.marks import ORDER, answer_to
 from sluice.core.moves.migration import Saved

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.moves.restoring import why_not_restored
 
 from agent.registry import Repository

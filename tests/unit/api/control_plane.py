@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Workload
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit
 from sluice.usecases.accounts import Accounts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import Intent, IntentKind, State
+from sluice.core.lifecycle.record import Intent, IntentKind, State
 
 from tests.unit.api.control_plane import (
     KUEUE,

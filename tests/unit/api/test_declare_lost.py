@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.fleet import SILENT_MS
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Intent, IntentKind, State
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.usecases.fleet import beat
 
 from tests.unit.api.control_plane import ADMIN, COMPANY, RED, ControlPlane, Signer, cluster, native

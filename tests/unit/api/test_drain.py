@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 
 from tests.unit.api.control_plane import COMPANY, RED, ControlPlane, cluster, flavor, native
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 
 from tests.unit.api.control_plane import RED, ControlPlane, native
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.clusters.can_be_late import Pace, Race, pace, race_of
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000

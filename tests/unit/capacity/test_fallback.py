@@ -21,7 +21,7 @@ from sluice.core.clusters.fallback import (
 from sluice.core.clusters.fleet import Site
 from sluice.core.kinds.catalog import Catalog
 from sluice.core.kinds.model import Policy, ResourceFlavor
-from sluice.core.lifecycle.workload import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
 from sluice.core.passes.cycle import Cycle, Gathered, decide
 from sluice.core.values.reasons import Reason
 

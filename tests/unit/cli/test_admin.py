@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.ports import DeadLetter
 
 from tests.unit.api.control_plane import ADMIN, RED, ControlPlane, cluster, native

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 
 from tests.unit.api.control_plane import (
     ADMIN,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.core.clusters.fleet import SILENT_MS
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 
 from tests.unit.api.control_plane import ADMIN, RED, ControlPlane, native
 from tests.unit.cli.terminal import Terminal

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from sluice.core.clusters.capacity import Closure, PoolPlan
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.moves.losses import Loss
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterForbidden

@@ -32,8 +32,7 @@ from sluice.core.kinds.model import (
 from sluice.core.kinds.model import Assignment as Assigned
 from sluice.core.kinds.model import PodSet as Pods
 from sluice.core.kinds.model import PodSetAssignment as AssignedPods
-from sluice.core.lifecycle.reservations import held_by
-from sluice.core.lifecycle.workload import (
+from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,
     PodSet,
@@ -41,7 +40,8 @@ from sluice.core.lifecycle.workload import (
     Reservation,
     State,
 )
-from sluice.core.lifecycle.workload import Workload as Record
+from sluice.core.lifecycle.record import Workload as Record
+from sluice.core.lifecycle.reservations import held_by
 from sluice.core.passes.cycle import Cycle, Gathered, decide
 from sluice.core.scheduling.admission import Plan, Scheduler
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.accounts.costs import Bill, requested
 from sluice.core.accounts.stretches import Kind, loss_untold, stretches
-from sluice.core.lifecycle.workload import (
+from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,
     PodSet,
@@ -19,9 +19,9 @@ from sluice.core.lifecycle.workload import (
     State,
     Workload,
     after,
-    present_run,
-    release,
 )
+from sluice.core.lifecycle.runs import present_run
+from sluice.core.lifecycle.transitions import release
 
 HOUR = 3_600_000
 START = 1_800_000_000_000

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from sluice.core.accounts.recovery import recovery
-from sluice.core.lifecycle.workload import State, Workload, first_admitted_at, waited_ms
+from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
 from sluice.core.moves.losses import SPOT_PRIOR_MS, WINDOW_MS, Loss, mean_between_ms
 
 HOUR = 3_600_000

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from sluice.adapters.workload_items import item_of
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 
 REGION = "us-east-1"
 

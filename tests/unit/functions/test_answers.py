@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sluice import bootstrap
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.usecases.heard_answers import HeardAnswers
 
 from functions import api

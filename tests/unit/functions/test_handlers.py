@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from sluice import bootstrap
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, after
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, State, after
 from sluice.core.moves.leftovers import OLD_MS, Stored
 from sluice.core.values.identity import workload_id
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting

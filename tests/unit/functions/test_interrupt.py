@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sluice import bootstrap
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.errors import ClusterError
 from sluice.usecases.many_notices import ManyNotices
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.job_status import STAND_IN
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, reclaim
+from sluice.core.lifecycle.record import Intent, IntentKind, State
+from sluice.core.lifecycle.transitions import reclaim
 from sluice.core.moves.cedana import RESTORING, VOID, restoring
 from sluice.core.moves.checkpointing import Checkpoint, CheckpointMode
 from sluice.core.moves.gangs import GATE

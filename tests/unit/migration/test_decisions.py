@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.intake.replacement import placeholder, ready
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import PodSet, State, Workload
+from sluice.core.lifecycle.record import PodSet, State, Workload
+from sluice.core.moves import decisions, standstill, story
 from sluice.core.moves import migration as moving
 from sluice.core.moves.checkpointing import (
     LEAD_MS,
@@ -27,7 +28,8 @@ from sluice.core.moves.checkpointing import (
     retained,
     select,
 )
-from sluice.core.moves.migration import Migration, Saved, Stage, Step, View
+from sluice.core.moves.decisions import Step, View
+from sluice.core.moves.migration import Migration, Saved, Stage
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()
@@ -153,54 +155,54 @@ def test_only_the_newest_checkpoints_stay_and_a_repeated_report_adds_none() -> N
 def test_a_source_works_on_until_its_replacement_is_ready() -> None:
     move = a_move(action=Action.SIGNAL)
 
-    assert moving.next_step(move, View(), NOW + 60_000) is Step.WAIT
-    assert moving.next_step(move, View(replacement_ready=True), NOW + 60_000) is Step.STOP
+    assert decisions.next_step(move, View(), NOW + 60_000) is Step.WAIT
+    assert decisions.next_step(move, View(replacement_ready=True), NOW + 60_000) is Step.STOP
 
 
 def test_a_replacement_that_is_slower_than_the_window_is_not_awaited() -> None:
     move = a_move(action=Action.SIGNAL)
 
-    assert moving.next_step(move, View(), move.give_up_at - 1) is Step.WAIT
-    assert moving.next_step(move, View(), move.give_up_at) is Step.STOP
+    assert decisions.next_step(move, View(), move.give_up_at - 1) is Step.WAIT
+    assert decisions.next_step(move, View(), move.give_up_at) is Step.STOP
     assert move.give_up_at + move.grace_ms + MARGIN_MS == move.deadline
 
 
 def test_a_notice_that_comes_100_seconds_late_stops_the_source_at_once() -> None:
-    assert moving.next_step(a_move(action=Action.SIGNAL), View(), NOW + 100_000) is Step.STOP
+    assert decisions.next_step(a_move(action=Action.SIGNAL), View(), NOW + 100_000) is Step.STOP
 
 
 def test_a_dumped_source_stops_at_once_and_an_undumped_one_does_not() -> None:
     move = a_move(last_at=NOW)
-    (step,) = moving.progress(move, View(saved=DUMPED), NOW)
+    (step,) = decisions.progress(move, View(saved=DUMPED), NOW)
     after = step.after(move)
 
-    assert moving.next_step(move, View(replacement_ready=True), NOW) is Step.WAIT
+    assert decisions.next_step(move, View(replacement_ready=True), NOW) is Step.WAIT
     assert after.stage is Stage.DUMPED
-    assert moving.next_step(after, View(saved=DUMPED), NOW) is Step.STOP
+    assert decisions.next_step(after, View(saved=DUMPED), NOW) is Step.STOP
     made = moving.checkpoint_of(A_WORKLOAD, after.saved.values(), after.driver, {})
-    assert moving.restore_source(after, made, "older") == "s3://b/pod-1.tar"
+    assert decisions.restore_source(after, made, "older") == "s3://b/pod-1.tar"
 
 
 def test_a_torn_set_is_never_restored() -> None:
     move = a_move(pods=("pod-1", "pod-2"))
 
     view = View(saved=DUMPED, pods=frozenset(move.pods))
-    assert moving.progress(move, view, NOW) == []
+    assert decisions.progress(move, view, NOW) == []
     assert moving.checkpoint_of(a_gang(2), DUMPED.values(), move.driver, {}) is None
-    assert moving.restore_source(move, None, "older") == "older"
+    assert decisions.restore_source(move, None, "older") == "older"
 
 
 @pytest.mark.parametrize("view", [View(failed={"pod-1": "criu failed"}), View()])
 def test_a_dump_that_fails_or_takes_too_long_becomes_a_signal(view: View) -> None:
     move = a_move()
-    (step,) = moving.progress(move, view, move.give_up_at)
+    (step,) = decisions.progress(move, view, move.give_up_at)
     after = step.after(move)
 
     assert (after.action, after.stage) == (Action.SIGNAL, Stage.DUMPING)
     assert after.error
     assert after.failed_at == move.give_up_at
-    assert moving.next_step(after, view, move.give_up_at) is Step.STOP
-    assert moving.restore_source(after, None, "older") == "older"
+    assert decisions.next_step(after, view, move.give_up_at) is Step.STOP
+    assert decisions.restore_source(after, None, "older") == "older"
 
 
 def test_a_dump_that_arrives_after_the_fence_is_not_taken() -> None:
@@ -228,7 +230,7 @@ def test_the_earliest_deadline_counts() -> None:
 def test_a_user_who_wishes_a_move_does_not_wait_for_a_machine() -> None:
     move = a_move(kind="request", action=Action.SIGNAL)
 
-    assert moving.next_step(move, View(), NOW) is Step.STOP
+    assert decisions.next_step(move, View(), NOW) is Step.STOP
 
 
 def test_who_loses_no_machine_does_not_pause() -> None:
@@ -237,9 +239,9 @@ def test_who_loses_no_machine_does_not_pause() -> None:
     )
     moved = a_move(stopping_at=NOW + 5_000)
 
-    assert moving.paused_until(moved, patient) == NOW + 35_000
-    assert moving.paused_until(moved, replace(patient, options={})) == 0
-    assert moving.paused_until(replace(moved, kind="request"), patient) == 0
+    assert standstill.paused_until(moved, patient) == NOW + 35_000
+    assert standstill.paused_until(moved, replace(patient, options={})) == 0
+    assert standstill.paused_until(replace(moved, kind="request"), patient) == 0
 
 
 def test_a_placeholder_is_as_large_as_its_pod_and_wants_the_same_nodes() -> None:
@@ -293,7 +295,7 @@ def test_a_placeholder_without_its_image_still_shows_that_its_node_is_there(
 
 def steps(move: Migration, view: View, now: int) -> Migration:
     """The record after one look."""
-    for step in moving.progress(move, view, now):
+    for step in decisions.progress(move, view, now):
         assert step.holds(move)
         move = step.after(move)
     return move
@@ -308,18 +310,18 @@ def test_a_source_that_was_saved_works_on_until_its_replacement_is_ready() -> No
     move = steps(a_move(), View(saved=FIRST), NOW + 11_000)
     assert (move.stage, move.first, move.saved) == (Stage.DUMPING, FIRST, {})
     assert steps(move, View(), NOW + 40_000) == move
-    assert moving.next_step(move, View(), NOW + 40_000) is Step.WAIT
+    assert decisions.next_step(move, View(), NOW + 40_000) is Step.WAIT
 
     ordered = steps(move, View(replacement_ready=True), NOW + 45_000)
     assert ordered.last_at == NOW + 45_000
     assert ordered.last_reason == "its replacement is ready; needs 10 s, has 67 s: dump"
-    assert moving.next_step(ordered, View(replacement_ready=True), NOW + 45_000) is Step.WAIT
+    assert decisions.next_step(ordered, View(replacement_ready=True), NOW + 45_000) is Step.WAIT
 
     held = {"pod-1": Saved("s3://b/last.tar", 10**9, 9_000, NOW + 46_000, held_at=NOW + 47_000)}
     saved = steps(ordered, View(saved=held), NOW + 56_000)
     assert (saved.stage, saved.saved, saved.first) == (Stage.DUMPED, held, FIRST)
-    assert moving.next_step(saved, View(saved=held), NOW + 56_000) is Step.STOP
-    assert moving.stopped_at(saved) == NOW + 47_000
+    assert decisions.next_step(saved, View(saved=held), NOW + 56_000) is Step.STOP
+    assert standstill.stopped_at(saved) == NOW + 47_000
 
 
 def test_without_a_replacement_the_last_dump_is_ordered_while_it_still_fits() -> None:
@@ -339,8 +341,8 @@ def test_a_last_dump_that_does_not_fit_leaves_the_first_one() -> None:
 
     assert (move.stage, move.saved, move.last_at) == (Stage.DUMPED, FIRST, 0)
     assert move.last_reason.endswith("needs 10 s, has 9 s: it goes on from its first dump")
-    assert moving.next_step(move, View(), late) is Step.STOP
-    told = [(line.what, line.at) for line in moving.story(move, A_WORKLOAD)]
+    assert decisions.next_step(move, View(), late) is Step.STOP
+    told = [(line.what, line.at) for line in story.story(move, A_WORKLOAD)]
     assert ("LastCheckpointDecided", late) in told
     assert [at for what, at in told if what == "CheckpointCompleted"] == [WORKS_ON.first_at]
 
@@ -358,10 +360,10 @@ def test_after_a_last_dump_that_fails_or_is_late_the_first_counts_and_the_rest_i
 
     assert (move.stage, move.saved) == (Stage.DUMPED, FIRST)
     assert move.error.endswith("it goes on from the first one")
-    assert moving.next_step(move, view, end) is Step.STOP
+    assert decisions.next_step(move, view, end) is Step.STOP
     stopped = moving.stopping(move, end).after(move)
     began = replace(A_WORKLOAD, started_at=NOW - 60_000)
-    told = moving.account(stopped, began, good_at=FIRST["pod-1"].at)
+    told = standstill.account(stopped, began, good_at=FIRST["pod-1"].at)
     assert told["lost_ms"] == end - FIRST["pod-1"].at
 
 
@@ -378,7 +380,7 @@ def test_a_replacement_that_waited_for_the_first_dump_needs_no_second_one() -> N
 def test_after_a_first_dump_that_failed_the_last_one_is_tried() -> None:
     move = steps(a_move(), View(failed={"pod-1": "criu failed"}), NOW + 2_000)
     assert (move.action, move.first_error, move.error) == (Action.DUMP, "criu failed", "")
-    assert moving.next_step(move, View(), NOW + 2_000) is Step.WAIT
+    assert decisions.next_step(move, View(), NOW + 2_000) is Step.WAIT
 
     ordered = steps(move, View(replacement_ready=True), NOW + 45_000)
     assert ordered.last_at
@@ -400,7 +402,7 @@ def test_who_can_never_be_saved_is_not_dumped_twice(log: str) -> None:
 
     assert move.action is Action.SIGNAL
     assert "it is not dumped again: it " in move.error
-    assert moving.next_step(move, View(), NOW + 2_000) is Step.WAIT, "it works on until it moves"
+    assert decisions.next_step(move, View(), NOW + 2_000) is Step.WAIT, "it works on until it moves"
     assert steps(move, View(replacement_ready=True), NOW + 45_000).last_at == 0
 
 
@@ -431,7 +433,7 @@ def test_a_move_always_comes_to_an_end_and_never_promises_more_than_fits(
         if move.last_at and not before.last_at:
             assert now + took <= move.give_up_at
         assert not (move.last_at and before.last_at and move.last_at != before.last_at)
-    assert moving.next_step(move, View(), now) is Step.STOP
+    assert decisions.next_step(move, View(), now) is Step.STOP
     assert (move.stage is Stage.DUMPED) == bool(move.saved)
     assert move.saved or not move.first, "what was saved is given away"
 

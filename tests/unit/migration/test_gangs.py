@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.moves import gangs
 from sluice.core.moves.checkpointing import Action
 from sluice.core.moves.marks import DONE, ORDER, RESTORE_FROM

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.quarantine import Cause
-from sluice.core.lifecycle.workload import IntentKind, State
+from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.moves.checkpointing import MARGIN_MS
 from sluice.core.moves.migration import Stage
 from sluice.usecases.stopping import LEFT_BEHIND_MS
@@ -344,7 +344,8 @@ def test_the_dearest_goes_first(town: Town) -> None:
 
 
 def test_a_cancelled_workload_does_not_come_back(town: Town) -> None:
-    from sluice.core.lifecycle.workload import Intent, IntentKind, change_intent
+    from sluice.core.lifecycle.record import Intent, IntentKind
+    from sluice.core.lifecycle.transitions import change_intent
 
     node = town.runs("w")
     town.hear(town.notice(node))

@@ -10,7 +10,7 @@ from sluice.core.accounts.recovery import interruptions, recovery
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.fallback import RECLAIMS, reclaims
 from sluice.core.intake.replacement import PLACEHOLDER
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
 from sluice.usecases.migrate import REQUEUED_MS
 

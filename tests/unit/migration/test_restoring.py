@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sluice.core.accounts.recovery import recovery, undone
 from sluice.core.accounts.stretches import Kind, stretches
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import Intent, IntentKind, State
+from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.moves.checkpointing import KEPT, Catalogue, Checkpoint, newest
 from sluice.core.moves.compatibility import GENERATION, MANUFACTURER, cpu_of, node_labels
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, wish

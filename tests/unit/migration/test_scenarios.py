@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.moves.checkpointing import Checkpoint
 
 from tests.unit.migration.town import Town

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.moves.marks import DONE, ORDER, answer, marks_on
 from sluice.core.moves.yielding import may_be_saved
 from sluice.usecases.act import Act

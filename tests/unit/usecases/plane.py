@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core.lifecycle.workload import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
 from sluice.ports import CatalogEdit, LedgerState
 from sluice.usecases.act import Act
 from sluice.usecases.admit import Admit

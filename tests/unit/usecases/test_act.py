@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import happenings
-from sluice.core.lifecycle.workload import Intent, IntentKind, State
+from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.errors import ClusterError, ClusterForbidden
 
 from tests.fakes import FakeKubernetes

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Intent, IntentKind, State
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.errors import KeptConflicting
 from sluice.ports import CatalogEdit, Commit, Committed, LedgerState
 from sluice.usecases.admit import ATTEMPTS

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sluice.core.clusters.observation import Seen, judge
 from sluice.core.kinds.budget import HOUR_MS
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, claim, finish, reclaim
+from sluice.core.lifecycle.record import Intent, IntentKind, State
+from sluice.core.lifecycle.transitions import claim, finish, reclaim
 from sluice.ports import CatalogEdit
 from sluice.usecases.fleet import beat
 from sluice.usecases.own_objects import flaws_of

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle.checks import states, token
-from sluice.core.lifecycle.workload import IntentKind, State, Workload, answer, claim, hold, phase
+from sluice.core.lifecycle.record import IntentKind, State, Workload, phase
+from sluice.core.lifecycle.transitions import answer, claim, hold
 from sluice.ports import CatalogEdit
 from sluice.usecases.relay import Changed, Relay
 

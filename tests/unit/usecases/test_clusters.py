@@ -10,7 +10,7 @@ import pytest
 from sluice.core.clusters.fleet import SILENT_MS, cost
 from sluice.core.kinds.document import DocumentError
 from sluice.core.kinds.objects import parse_objects
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.cycle import decide
 from sluice.ports import CatalogEdit
 from sluice.usecases.configuration import configured

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.core.lifecycle.completion import LOST_MS, MAX_CAUSE, MAX_OUTPUT, Failure, Success
-from sluice.core.lifecycle.workload import State, finish
+from sluice.core.lifecycle.record import State
+from sluice.core.lifecycle.transitions import finish
 from sluice.core.values.identity import workload_id
 from sluice.usecases.complete import Complete
 from sluice.usecases.unanswered import MINUTE_MS, Unanswered

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle import dependencies
 from sluice.core.lifecycle.dependencies import SETTLED_MS, UNKNOWN_MS
-from sluice.core.lifecycle.workload import State, Workload, blocked_key, hold, index_keys, unblock
+from sluice.core.lifecycle.indexes import blocked_key, index_keys
+from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.transitions import hold, unblock
 
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message, a_workload
 from tests.unit.usecases.world import ROOT

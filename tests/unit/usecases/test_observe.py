@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.observation import Seen
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
 from sluice.usecases.explain import settled
 

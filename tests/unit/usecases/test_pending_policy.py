@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.happenings import happenings
 from sluice.core.lifecycle.pending_policy import matches
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
 from sluice.usecases.relay import Changed, wants_kick
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.observation import Seen
-from sluice.core.lifecycle.workload import IntentKind, State, Workload
+from sluice.core.lifecycle.record import IntentKind, State, Workload
 from sluice.core.moves import periodic
 from sluice.core.moves.losses import Loss
 from sluice.core.moves.marks import DONE, ORDER

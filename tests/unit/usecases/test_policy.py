@@ -8,17 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import (
-    Intent,
-    IntentKind,
-    PodSet,
-    State,
-    Workload,
-    claim,
-    gone,
-    reclaim,
-    saved,
-)
+from sluice.core.lifecycle.record import Intent, IntentKind, PodSet, State, Workload
+from sluice.core.lifecycle.transitions import claim, gone, reclaim, saved
 from sluice.core.passes.recording import decide as replayed
 from sluice.core.passes.recording import differences, plain_plan, read_recording, snapshot_digest
 from sluice.ports import CatalogEdit

@@ -10,7 +10,7 @@ import pytest
 from sluice.core.clusters.capacity import MANAGER
 from sluice.core.clusters.fallback import PATIENCE_MS
 from sluice.core.clusters.quarantine import Cause, Offering
-from sluice.core.lifecycle.workload import IntentKind, State
+from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterError
 from sluice.ports import CatalogEdit

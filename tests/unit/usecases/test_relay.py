@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import story
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
 from sluice.usecases.relay import Changed, Relay
 
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
@@ -111,8 +111,8 @@ def test_a_repeated_change_makes_equal_lines() -> None:
 def test_every_transition_of_the_life_is_told() -> None:
     life = [a_workload()]
 
-    def then(change: lifecycle.Change) -> None:
-        life.append(lifecycle.after(change))
+    def then(change: Change) -> None:
+        life.append(after(change))
 
     reservation = ADMITTED.reservation
     assert reservation is not None
@@ -138,7 +138,7 @@ def lived(*turns: str) -> list[Workload]:
     """All versions of a record; a turn is a transition of the protocol, a second after the last."""
     life, now = [a_workload(created_at=NOW)], NOW
 
-    def change(turn: str, workload: Workload) -> lifecycle.Change:
+    def change(turn: str, workload: Workload) -> Change:
         reservation = replace(ADMITTED.reservation, generation=workload.generation)  # type: ignore[type-var]
         match turn:
             case "admit":
@@ -159,7 +159,7 @@ def lived(*turns: str) -> list[Workload]:
 
     for turn in turns:
         now += 1000
-        life.append(lifecycle.after(change(turn, life[-1])))
+        life.append(after(change(turn, life[-1])))
     return life
 
 
@@ -196,7 +196,7 @@ def test_what_is_written_and_what_the_record_tells_is_all_that_was_published(
 
 def test_a_corrected_submission_does_not_hide_that_it_was_refused() -> None:
     waiting = a_workload(blocked=True, created_at=NOW)
-    refused = lifecycle.after(lifecycle.reject_pending(waiting, "X", "spec", "no such", NOW + 1))
+    refused = after(lifecycle.reject_pending(waiting, "X", "spec", "no such", NOW + 1))
     corrected = a_workload(created_at=NOW + 2)
     relayed = Relayed((None, waiting), (waiting, refused), (refused, corrected))
 

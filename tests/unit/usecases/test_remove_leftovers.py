@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.moves.checkpointing import Checkpoint, Part
 from sluice.core.moves.leftovers import OLD_MS, Stored
 from sluice.usecases.remove_leftovers import LOOK_MS, LOOKS, RemoveLeftovers

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit, Created
 

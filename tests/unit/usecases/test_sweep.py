@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.ports import LedgerState
 
 from tests.fakes import MemoryWorkloads

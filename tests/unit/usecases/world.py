@@ -17,8 +17,7 @@ from sluice.core.accounts.recovery import RESTORE
 from sluice.core.clusters.observation import Seen
 from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
-from sluice.core.lifecycle.reservations import held_by
-from sluice.core.lifecycle.workload import (
+from sluice.core.lifecycle.record import (
     COMES_BACK,
     ON_CLUSTER,
     TERMINAL,
@@ -27,12 +26,9 @@ from sluice.core.lifecycle.workload import (
     PodSet,
     State,
     Workload,
-    answer,
-    cancel_pending,
-    change_intent,
-    hold,
-    reclaim,
 )
+from sluice.core.lifecycle.reservations import held_by
+from sluice.core.lifecycle.transitions import answer, cancel_pending, change_intent, hold, reclaim
 from sluice.core.moves.cedana import VOID, restoring
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
 from sluice.core.moves.marks import DONE, DRIVER, ORDER, RESTORE_FROM

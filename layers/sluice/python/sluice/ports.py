@@ -15,7 +15,8 @@ from sluice.core.clusters.quarantine import Ban
 from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import Change, Place, Workload
+from sluice.core.lifecycle.indexes import Place
+from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.moves.cedana import Action
 from sluice.core.moves.checkpointing import Checkpoint
 from sluice.core.moves.interruption import Notice

@@ -12,13 +12,15 @@ from botocore.exceptions import ClientError
 
 from sluice.adapters.attribute_values import to_item
 from sluice.adapters.workload_items import item_of, update_of, workload_of
-from sluice.core.lifecycle.workload import State, pending_key, place_of
+from sluice.core.lifecycle.indexes import pending_key, place_of
+from sluice.core.lifecycle.record import State
 from sluice.ports import Created
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from sluice.core.lifecycle.workload import Change, Place, Workload
+    from sluice.core.lifecycle.indexes import Place
+    from sluice.core.lifecycle.record import Change, Workload
 
 BATCH_GET = 100
 PARALLEL = 8

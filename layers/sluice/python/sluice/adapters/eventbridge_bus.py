@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.core.lifecycle.workload import phase
+from sluice.core.lifecycle.record import phase
 from sluice.errors import SluiceError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.core.lifecycle.workload import (
-    INDEXES,
+from sluice.core.lifecycle.indexes import INDEXES, index_keys
+from sluice.core.lifecycle.record import (
     Change,
     Guard,
     Intent,
@@ -22,7 +22,6 @@ from sluice.core.lifecycle.workload import (
     State,
     Workload,
     after,
-    index_keys,
 )
 from sluice.core.values.rows import known
 

@@ -10,8 +10,8 @@ from sluice.core.clusters.can_be_late import changes_at
 from sluice.core.clusters.fallback import Market, choose
 from sluice.core.clusters.fleet import Site, busier, choose_cluster
 from sluice.core.kinds.model import Gate
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import PodSetAssignment
+from sluice.core.lifecycle.record import PodSetAssignment
+from sluice.core.lifecycle.runs import queued_at
 from sluice.core.passes import cycle
 from sluice.core.passes.preferences import clusters_for
 from sluice.core.passes.reach import unplaced
@@ -19,7 +19,7 @@ from sluice.core.passes.reach import unplaced
 if TYPE_CHECKING:
     from sluice.core.kinds import model
     from sluice.core.kinds.catalog import Catalog
-    from sluice.core.lifecycle.workload import Workload as Submitted
+    from sluice.core.lifecycle.record import Workload as Submitted
     from sluice.simulation.installation import Installation
     from sluice.simulation.job import Job
 
@@ -75,7 +75,7 @@ class Asking:
         for entry in record.options.get("placement", ()):
             yield record.created_at + 1000 * int(entry.get("after_pending_seconds", 0))
         for entry in record.options.get("pending_policy", ()):
-            yield lifecycle.queued_at(record) + 1000 * int(entry["after_seconds"])
+            yield queued_at(record) + 1000 * int(entry["after_seconds"])
         yield from changes_at(record, now)
 
     def place(self, record: Submitted, assignment: model.Assignment, now: int) -> Gate | None:

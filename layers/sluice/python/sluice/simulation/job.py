@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sluice.core.lifecycle.workload import PodSet, State
-from sluice.core.lifecycle.workload import Workload as Submitted
+from sluice.core.lifecycle.record import PodSet, State
+from sluice.core.lifecycle.record import Workload as Submitted
 
 if TYPE_CHECKING:
     from sluice.core.kinds.model import Assignment, Workload

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import dependencies, pending_policy
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import TERMINAL, State
+from sluice.core.lifecycle.record import TERMINAL, Change, State, after
 from sluice.core.passes import cycle
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.reasons import Reason
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sluice.core.kinds.model import Workload
-    from sluice.core.lifecycle.workload import Workload as Submitted
+    from sluice.core.lifecycle.record import Workload as Submitted
     from sluice.core.scheduling.admission import Plan
     from sluice.simulation.agenda import Agenda
     from sluice.simulation.asking import Asking
@@ -121,9 +120,9 @@ class Queueing:
             if not changes:
                 return
 
-    def _change(self, job: Job, change: lifecycle.Change, now_ms: int) -> None:
+    def _change(self, job: Job, change: Change, now_ms: int) -> None:
         """A waiting job's record becomes another one; an end is told."""
-        record = self.records[job.workload.id] = lifecycle.after(change)
+        record = self.records[job.workload.id] = after(change)
         if record.state in TERMINAL:
             reason = record.reason
             self.outcome.ended.append(

@@ -22,7 +22,7 @@ from sluice.core.moves.checkpointing import (
 )
 
 if TYPE_CHECKING:
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
 
 EVERYWHERE = Capability(kubelet=True)
 

@@ -10,7 +10,7 @@ from sluice.core.kinds.budget import HOUR_MS, hourly_price
 from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import MICRO, limit_microusd
-from sluice.core.lifecycle.workload import IntentKind
+from sluice.core.lifecycle.record import IntentKind
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.quarantine import Ban, in_force
 from sluice.core.kinds.model import StopPolicy
-from sluice.core.lifecycle.workload import Workload, first_admitted_at, pending_key
+from sluice.core.lifecycle.indexes import pending_key
+from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.runs import first_admitted_at
 from sluice.core.passes.spending import spent_now
 from sluice.core.scheduling.fairness import Shares
 from sluice.core.values.quantity import format_quantity, parse_quantity

@@ -13,14 +13,8 @@ from sluice.core.intake.rendering import Run, placement, render
 from sluice.core.intake.submission import kubernetes_object
 from sluice.core.kinds.model import ResourceFlavor
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import (
-    Change,
-    Intent,
-    IntentKind,
-    State,
-    Workload,
-)
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
 from sluice.core.moves import cedana
 from sluice.core.values.reasons import Reason
 from sluice.errors import (
@@ -170,7 +164,7 @@ class Act:
         ]
         done = self.workloads.apply([*claims, *refused])
         current = {
-            claim.before.id: lifecycle.after(claim)
+            claim.before.id: after(claim)
             for claim, won in zip(claims, done[: len(claims)], strict=True)
             if won
         }

@@ -23,7 +23,8 @@ from sluice.core.kinds.model import (
     WithinClusterQueue,
 )
 from sluice.core.lifecycle import pending_policy
-from sluice.core.lifecycle.workload import State, Workload, awaits_release, pending_key, release_key
+from sluice.core.lifecycle.indexes import pending_key, release_key
+from sluice.core.lifecycle.record import State, Workload, awaits_release
 from sluice.core.passes.cycle import (
     Cycle,
     Gathered,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.lifecycle.workload import PHASES, State
+from sluice.core.lifecycle.record import PHASES, State
 from sluice.usecases.query import PAGE_LIMIT, Filters
 from sluice.usecases.refused import InvalidError, RefusedError
 from sluice.usecases.views import Json

@@ -10,7 +10,7 @@ from sluice.core.kinds.catalog import unknown_controller
 from sluice.core.kinds.document import Flaw
 from sluice.core.kinds.objects import KUEUE_KINDS, read_objects
 from sluice.core.kinds.scheduling_policy import KIND as POLICY
-from sluice.core.lifecycle.workload import blocked_key, pending_key
+from sluice.core.lifecycle.indexes import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import beat

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle import checks
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import phase
 from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
@@ -65,8 +66,7 @@ class Answer:
         said = lifecycle.answer(workload, check, state, text, now, event)
         if self.workloads.apply([said]) != [True]:
             raise ConflictError(
-                f"workload {workload.id} does not wait for its checks: it is "
-                f"{lifecycle.phase(workload)}"
+                f"workload {workload.id} does not wait for its checks: it is {phase(workload)}"
             )
         self.kicks.kick([workload.root])
         return {"id": workload.id, "check": check, "state": state}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sluice.core.lifecycle import completion
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import TERMINAL, Workload
+from sluice.core.lifecycle.record import TERMINAL, Workload
 from sluice.core.values.reasons import Reason
 from sluice.ports import Clock, Tasks, TaskTokens, Timeline, Workloads
 

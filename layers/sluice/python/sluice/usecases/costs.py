@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.accounts.costs import Amount, Bill
 from sluice.core.accounts.stretches import stretches
 from sluice.core.intake.submission import GPUS
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 from sluice.usecases.query import DAY_MS
 from sluice.usecases.refused import InvalidError
 from sluice.usecases.views import Json

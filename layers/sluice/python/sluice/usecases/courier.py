@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import Intent, IntentKind, Workload
+from sluice.core.lifecycle.record import Intent, IntentKind, Workload
 from sluice.core.moves import cedana
 from sluice.core.moves.cedana import Progress, Restoring, Saving
 from sluice.core.moves.marks import DONE, ORDER, marks_on

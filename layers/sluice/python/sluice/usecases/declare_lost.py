@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.clusters.fleet import SILENT_MS
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import ON_CLUSTER, Intent, IntentKind, awaits_release
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import ON_CLUSTER, Intent, IntentKind, awaits_release
 from sluice.core.values.reasons import Reason
 from sluice.usecases.fleet import HEARTBEATS
 from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
     from sluice.ports import Catalog, Clock, Kicks, Nodes, Workloads
     from sluice.usecases.callers import Authority
 

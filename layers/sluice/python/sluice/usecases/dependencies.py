@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import dependencies
-from sluice.core.lifecycle.workload import blocked_key
+from sluice.core.lifecycle.indexes import blocked_key
 
 if TYPE_CHECKING:
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
     from sluice.ports import CatalogSnapshot, Clock, Workloads
 
 LOOKED_AT = 1_000  # blocked workloads of a namespace in one round

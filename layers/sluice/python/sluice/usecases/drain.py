@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import ON_CLUSTER, Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import ON_CLUSTER, Intent, IntentKind, State, Workload, phase
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, clusters_of
 from sluice.usecases.refused import NotFoundError
@@ -127,6 +127,6 @@ def _item(workload: Workload, nowhere: bool) -> Json:
         "id": workload.id,
         "name": workload.name,
         "queue": workload.queue,
-        "phase": lifecycle.phase(workload),
+        "phase": phase(workload),
         "elsewhere": not nowhere,
     }

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from sluice.core.clusters.capacity import shut
 from sluice.core.kinds.model import QueueingStrategy
 from sluice.core.lifecycle import checks
+from sluice.core.lifecycle.indexes import pending_key
+from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
 from sluice.core.lifecycle.reservations import held_by
-from sluice.core.lifecycle.workload import TERMINAL, State, Workload, pending_key, phase
 from sluice.core.moves.yielding import may_be_saved
 from sluice.core.passes import outlook
 from sluice.core.scheduling.quota import QuotaTree

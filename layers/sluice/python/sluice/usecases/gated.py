@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import checks
-from sluice.core.lifecycle.workload import checks_key
+from sluice.core.lifecycle.indexes import checks_key
 
 if TYPE_CHECKING:
     from sluice.core.kinds.catalog import Catalog as Queues

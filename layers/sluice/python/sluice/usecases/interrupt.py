@@ -15,10 +15,11 @@ from sluice.core.clusters.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.intake.rendering import POD_SET
 from sluice.core.intake.replacement import placeholder
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
-from sluice.core.moves import checkpointing, migration
+from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
+from sluice.core.moves import at_risk, checkpointing, migration, story
+from sluice.core.moves.at_risk import AtRisk, most_valuable_first
 from sluice.core.moves.interruption import (
     ADVICE,
     LOSSES,
@@ -32,7 +33,7 @@ from sluice.core.moves.interruption import (
 )
 from sluice.core.moves.losses import loss_of
 from sluice.core.moves.marks import LEAVING, MOVE, ORDER, order_of
-from sluice.core.moves.migration import AtRisk, Migration, most_valuable_first, yield_id
+from sluice.core.moves.migration import Migration, yield_id
 from sluice.core.moves.periodic import can_be_ordered
 from sluice.core.values.reasons import Reason
 from sluice.ports import (
@@ -208,7 +209,7 @@ class Interrupt:
             if here := by_owner.get((workload.id, workload.generation)):
                 kept = self.migrations.checkpoints(workload.id)
                 last = max((each.at for each in kept), default=0)
-                unsaved = migration.unsaved_ms(workload, last, now)
+                unsaved = at_risk.unsaved_ms(workload, last, now)
                 found.append(with_gang(cluster, AtRisk(workload, tuple(here), unsaved)))
         return most_valuable_first(found)
 
@@ -279,7 +280,7 @@ class Interrupt:
             return None
         if notice.deadline is not None and notice.deadline < known.deadline:
             known = self.advance(current, migration.sooner(known, notice.deadline))
-        self.timeline.append(list(migration.story(known, current)))
+        self.timeline.append(list(story.story(known, current)))
         return replace(each, workload=current), known
 
     def hurry(self, workload: Workload, notice: Notice) -> None:
@@ -330,7 +331,7 @@ class Interrupt:
         if self.migrations.apply([step]) != [True]:
             return self.migrations.get(step.before.id) or step.before
         now = step.after(step.before)
-        if lines := migration.news(step.before, now, workload):
+        if lines := story.news(step.before, now, workload):
             self.timeline.append(lines)
         return now
 

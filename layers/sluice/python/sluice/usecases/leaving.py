@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sluice.core.clusters.fallback import flavor_instead, may_leave
 from sluice.core.intake.rendering import Placement, placement
 from sluice.core.kinds.catalog import Catalog as Queues
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.ports import Catalog, Ledgers, Pools
 from sluice.usecases.configuration import configured, market_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sluice.core.lifecycle.record import Workload, phase
 from sluice.core.lifecycle.reservations import held_by
-from sluice.core.lifecycle.workload import Workload, phase
 from sluice.core.values.quantity import format_quantity
 from sluice.usecases.configuration import configured
 from sluice.usecases.recount import Recount, recount

@@ -10,12 +10,24 @@ from sluice.core.accounts import recovery
 from sluice.core.clusters.fallback import INTERRUPTIONS
 from sluice.core.intake.replacement import NAMESPACE, PLACEHOLDER, ready
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload, after
-from sluice.core.moves import cedana, checkpointing, gangs, migration, restoring, yielding
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
+from sluice.core.lifecycle.runs import queued_at
+from sluice.core.moves import (
+    cedana,
+    checkpointing,
+    decisions,
+    gangs,
+    migration,
+    restoring,
+    standstill,
+    story,
+    yielding,
+)
 from sluice.core.moves.checkpointing import Action, Checkpoint
+from sluice.core.moves.decisions import Step, View
 from sluice.core.moves.interruption import Kind
 from sluice.core.moves.marks import (
     LEAVING,
@@ -28,7 +40,7 @@ from sluice.core.moves.marks import (
     marks_on,
     order_of,
 )
-from sluice.core.moves.migration import Migration, Saved, Step, View, migration_id
+from sluice.core.moves.migration import Migration, Saved, migration_id
 from sluice.core.values.reasons import Reason
 from sluice.errors import SluiceError
 from sluice.ports import (
@@ -91,14 +103,14 @@ class Migrate:
         """Record what is to be seen of a source, give it its order; and whether it may run on."""
         pods = [] if workload.gone else pods_of(cluster, workload)
         view = look(cluster, workload, pods, order_of(record))
-        for step in migration.progress(record, view, self.clock.now()):
+        for step in decisions.progress(record, view, self.clock.now()):
             self.keep_early(workload, step)
             record = self.advance(workload, step)
         if record.dumps:
             demand(cluster, pods, record)
         if record.failed_at and record.action is Action.SIGNAL and len(record.pods) > 1:
             recall(cluster, pods)
-        return record, migration.next_step(record, view, self.clock.now())
+        return record, decisions.next_step(record, view, self.clock.now())
 
     def end(self, cluster: Cluster, workload: Workload, record: Migration | None) -> Change | None:
         """Stop the source, at once if it is saved; the proof that nothing of it runs, if any."""
@@ -135,12 +147,12 @@ class Migrate:
         account: dict[str, Any] = {}
         if record is not None:
             made = self.keep_dump(workload, record)
-            source = migration.restore_source(record, made, last)
+            source = decisions.restore_source(record, made, last)
             kept += [made] if made else []
             record = self.advance(workload, migration.fenced(record, now))
-            until = migration.paused_until(record, workload)
+            until = standstill.paused_until(record, workload)
             now = max(self.clock.now(), now + 1)  # the timeline sorts by time
-            account = migration.account(record, workload, good_at(source, kept))
+            account = standstill.account(record, workload, good_at(source, kept))
         else:
             source = last
             if restoring.unusable(workload):
@@ -289,7 +301,7 @@ class Migrate:
                         workload,
                         made.at,
                         "CheckpointCompleted",
-                        migration.how_saved(parts),
+                        story.how_saved(parts),
                         detail,
                     )
                 ]
@@ -323,7 +335,7 @@ class Migrate:
             if saved := recovery.saved_usd(run):
                 told["saved_usd"] = saved
             record = self.advance(workload, migration.running(record, at, told))
-        self.timeline.append(list(migration.story(record, workload)))
+        self.timeline.append(list(story.story(record, workload)))
 
     def tidy(self, cluster: Cluster) -> None:
         """Remove placeholders whose workload will not use them, such as one that was cancelled."""
@@ -343,7 +355,7 @@ class Migrate:
         if self.migrations.apply([step]) != [True]:
             return self.migrations.get(step.before.id) or step.before
         now = step.after(step.before)
-        if lines := migration.news(step.before, now, workload):
+        if lines := story.news(step.before, now, workload):
             self.timeline.append(lines)
         return now
 
@@ -416,7 +428,7 @@ def will_use_placeholder(workload: Workload, now: int) -> bool:
     if workload.steady and workload.state is State.RECLAIMING:
         return workload.gone
     queued = workload.steady and workload.state is State.PENDING and was_moved(workload)
-    return queued and now - lifecycle.queued_at(workload) < REQUEUED_MS
+    return queued and now - queued_at(workload) < REQUEUED_MS
 
 
 def was_moved(workload: Workload) -> bool:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.core.lifecycle import workload as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.moves import checkpointing
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
 from sluice.core.moves.periodic import can_be_ordered
@@ -105,7 +104,7 @@ class Moves:
         workload = self.query.find(caller, reference)
         if workload.state is not State.DISPATCHED:
             raise ConflictError(
-                f"workload {workload.id} is {lifecycle.phase(workload)}; only running ones can be"
+                f"workload {workload.id} is {phase(workload)}; only running ones can be"
                 " saved or moved"
             )
         return workload

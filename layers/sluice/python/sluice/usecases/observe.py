@@ -21,8 +21,8 @@ from sluice.core.clusters.observation import (
     unfinished_business,
 )
 from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.record import Change, State, Workload
 from sluice.core.lifecycle.stuck_pods import warning
-from sluice.core.lifecycle.workload import Change, State, Workload
 from sluice.core.moves.cedana import is_saved_by_cedana
 from sluice.core.moves.marks import FIRST, MOVE, ORDER, YIELD, answer, marks_on
 from sluice.errors import ClusterError

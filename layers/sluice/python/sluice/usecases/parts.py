@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.core.moves import gangs
 from sluice.core.moves.checkpointing import Checkpoint, Part
 from sluice.core.moves.compatibility import node_labels

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sluice.core.clusters.observation import Seen
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 from sluice.core.moves import checkpointing, gangs, periodic
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, wish
 from sluice.core.moves.periodic import Observed

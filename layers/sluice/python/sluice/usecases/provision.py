@@ -11,7 +11,8 @@ from sluice.core.clusters.fallback import hopeless
 from sluice.core.clusters.launches import lessons
 from sluice.core.clusters.quarantine import Ban
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.workload import State, Workload, pending_key
+from sluice.core.lifecycle.indexes import pending_key
+from sluice.core.lifecycle.record import State, Workload
 from sluice.errors import ClusterError
 from sluice.ports import (
     Catalog,

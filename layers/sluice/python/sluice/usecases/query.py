@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.intake.submission import NO_QUEUE
 from sluice.core.lifecycle.happenings import story
-from sluice.core.lifecycle.workload import (
-    ON_CLUSTER,
-    State,
-    Workload,
-    blocked_key,
-    pending_key,
-    phase,
-)
+from sluice.core.lifecycle.indexes import blocked_key, pending_key
+from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
 from sluice.core.passes.cycle import decide
 from sluice.core.values.identity import ID_LENGTH, elsewhere_id
 from sluice.errors import ClusterError

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sluice.core.lifecycle.indexes import release_key
+from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.reservations import Cells, held_by
-from sluice.core.lifecycle.workload import Workload, release_key
 from sluice.ports import Ledgers, LedgerState, Usage, Workloads
 
 DUE: Final = 10_000  # ended workloads of a root whose release waits

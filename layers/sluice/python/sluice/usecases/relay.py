@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.happenings import happenings, unrecorded
-from sluice.core.lifecycle.workload import TERMINAL, IntentKind, State, Workload, awaits_release
+from sluice.core.lifecycle.record import TERMINAL, IntentKind, State, Workload, awaits_release
 from sluice.ports import Bus, Commands, Kicks, Provisions, Timeline
 
 

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounts.costs import requested
 from sluice.core.accounts.recovery import has_moved
-from sluice.core.lifecycle.workload import (
-    ON_CLUSTER,
-    State,
-    Workload,
-    phase,
-    present_run,
-    queued_at,
-)
+from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
+from sluice.core.lifecycle.runs import present_run, queued_at
 from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.query import DAY_MS, UNFINISHED
 from sluice.usecases.views import Json, Refusals

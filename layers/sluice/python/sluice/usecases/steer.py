@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import TERMINAL, Intent, IntentKind, State, Workload
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import TERMINAL, Intent, IntentKind, State, Workload, phase
 from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sluice.core.lifecycle.workload import Change
+    from sluice.core.lifecycle.record import Change
     from sluice.ports import Catalog, Clock, Kicks, Workloads
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
@@ -57,7 +57,7 @@ class Steer:
                     if workload.intent and workload.intent.kind is IntentKind.CANCEL:
                         return Decision(None, "being cancelled")
                     return Decision(lifecycle.change_intent(workload, intent), "being cancelled")
-            return Decision(None, f"had ended: {lifecycle.phase(workload)}")
+            return Decision(None, f"had ended: {phase(workload)}")
 
         return self._until_decided(caller, reference, decide)
 
@@ -72,7 +72,7 @@ class Steer:
                     "cancel or requeue it" if workload.state not in TERMINAL else "it has ended"
                 )
                 raise ConflictError(
-                    f"workload {workload.id} is {lifecycle.phase(workload)}; only pending ones "
+                    f"workload {workload.id} is {phase(workload)}; only pending ones "
                     f"can be {result}: {advice}"
                 )
             if workload.held is on:
@@ -94,7 +94,7 @@ class Steer:
             if workload.state is State.RECLAIMING:
                 return Decision(None, "is being stopped already")
             raise ConflictError(
-                f"workload {workload.id} has ended ({lifecycle.phase(workload)})",
+                f"workload {workload.id} has ended ({phase(workload)})",
                 hint="submit the document again, under a new idempotency key",
             )
 
@@ -116,7 +116,7 @@ class Steer:
                 )
             if workload.state is not State.PENDING:
                 raise ConflictError(
-                    f"workload {workload.id} is {lifecycle.phase(workload)}; priority orders "
+                    f"workload {workload.id} is {phase(workload)}; priority orders "
                     "pending workloads only"
                 )
             if workload.priority == value:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Change, Workload
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.moves.restoring import why_not_restored
 from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document

@@ -14,7 +14,7 @@ from sluice.core.kinds import tenants
 from sluice.core.kinds.tenants import Tenant
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import PodSet, State, Workload
+from sluice.core.lifecycle.record import PodSet, State, Workload
 from sluice.core.passes.fitness import impossible
 from sluice.core.values.identity import digest, workload_id
 from sluice.core.values.mistakes import mistake

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sluice.core.lifecycle.workload import checks_key, pending_key, release_key
+from sluice.core.lifecycle.indexes import checks_key, pending_key, release_key
 from sluice.ports import Catalog, Clock, Kicks, Ledgers, Workloads
 from sluice.usecases.configuration import configured
 from sluice.usecases.dependencies import Dependencies

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.completion import LOST_MS
-from sluice.core.lifecycle.workload import TERMINAL
+from sluice.core.lifecycle.record import TERMINAL
 from sluice.ports import Clock, Completions, TaskTokens, Workloads
 
 LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids, one a minute

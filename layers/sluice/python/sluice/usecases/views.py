@@ -8,7 +8,8 @@ from sluice.core.accounts.costs import Bill
 from sluice.core.accounts.recovery import interruptions, recovery
 from sluice.core.accounts.stretches import Kind, stretches
 from sluice.core.lifecycle import checks
-from sluice.core.lifecycle.workload import State, Workload, first_admitted_at, phase, waited_ms
+from sluice.core.lifecycle.record import State, Workload, phase
+from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Action, Reason
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sluice.core.accounts.recovery import Recovery
-    from sluice.core.lifecycle.workload import PodSet
+    from sluice.core.lifecycle.record import PodSet
 
 Json = dict[str, Any]
 

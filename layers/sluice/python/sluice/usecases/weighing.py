@@ -9,7 +9,7 @@ from typing import Any
 from sluice.core.clusters.observation import node_row
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.moves import checkpointing, gangs
-from sluice.core.moves.migration import AtRisk
+from sluice.core.moves.at_risk import AtRisk
 from sluice.ports import Clock, Cluster, Clusters, Migrations, Nodes
 from sluice.usecases.stopping import find, pods_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sluice.core.intake.documents import Document, Malformed, from_value
 from sluice.core.intake.submission import Accepted, submission
 from sluice.core.kinds import tenants
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import State
 from sluice.core.passes.cycle import decide, schedule
 from sluice.usecases.configuration import configured
 from sluice.usecases.explain import about_quota, options_of, tree_in_use, would_help
@@ -18,7 +18,7 @@ from sluice.usecases.submit import placed
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
     from sluice.core.passes.cycle import Gathered
     from sluice.core.scheduling.admission import Refusal
     from sluice.ports import CatalogSnapshot, LedgerState

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.core.lifecycle.workload import Change, Workload
-from sluice.core.moves import migration, yielding
+from sluice.core.lifecycle.record import Change, Workload
+from sluice.core.moves import at_risk, migration, story, yielding
+from sluice.core.moves.at_risk import AtRisk
 from sluice.core.moves.checkpointing import MARGIN_MS
+from sluice.core.moves.decisions import Step
 from sluice.core.moves.interruption import Kind
-from sluice.core.moves.migration import AtRisk, Migration, Step
+from sluice.core.moves.migration import Migration
 from sluice.ports import Catalog, Clock, Cluster, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.migrate import Migrate
@@ -39,7 +41,7 @@ class Yield:
         if step is Step.WAIT:
             return None
         if not record.stopping_at:  # once more, for the lines of who died after a step
-            self.migrate.timeline.append(list(migration.story(record, workload)))
+            self.migrate.timeline.append(list(story.story(record, workload)))
         return self.migrate.end(cluster, workload, record)
 
     def record_of(self, cluster: Cluster, workload: Workload) -> Migration | None:
@@ -55,7 +57,7 @@ class Yield:
             return None
         now = self.clock.now()
         kept = migrations.checkpoints(workload.id)
-        unsaved = migration.unsaved_ms(workload, max((each.at for each in kept), default=0), now)
+        unsaved = at_risk.unsaved_ms(workload, max((each.at for each in kept), default=0), now)
         each = with_gang(cluster, AtRisk(workload, pods, unsaved))
         node = pods[0]["spec"].get("nodeName", "")
         row = self.weigh.row_of(workload.cluster, node)
@@ -80,7 +82,7 @@ class Yield:
             last_at=now if weighed.dumped else 0,
         )
         begun = migrations.create(made)
-        self.migrate.timeline.append(list(migration.story(begun, workload)))
+        self.migrate.timeline.append(list(story.story(begun, workload)))
         return begun
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sluice.core.accounts.stretches import Kind, Stretch, loss_untold
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 
 PARTS: Final = (Kind.USEFUL, Kind.FAILED, Kind.REDONE, Kind.STARTING)
 """Disjoint, and together all of the time that runs had machines."""

@@ -6,7 +6,7 @@ An account `{bound_at, capacity, usd_per_hour, on_demand_usd_per_hour}`: since w
 price is told unless that of every pod is known.
 
 A pod's share of a machine is the largest of its shares in what the machine can give, as in budgets
-(core.fleet.cost). What nobody has of a machine is nobody's cost.
+(core.clusters.fleet). What nobody has of a machine is nobody's cost.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from sluice.core.lifecycle.workload import IntentKind, Workload
+from sluice.core.lifecycle.record import IntentKind, Workload
 from sluice.core.moves.interruption import Kind
 
 HOUR_MS: Final = 3_600_000

@@ -14,14 +14,8 @@ from typing import Any
 
 from sluice.core.accounts.recovery import has_moved, undone
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import (
-    COMES_BACK,
-    ON_CLUSTER,
-    IntentKind,
-    Workload,
-    phase,
-    present_run,
-)
+from sluice.core.lifecycle.record import COMES_BACK, ON_CLUSTER, IntentKind, Workload, phase
+from sluice.core.lifecycle.runs import present_run
 from sluice.core.moves.checkpointing import mode
 
 
@@ -39,7 +33,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """`run`: the account of the run that had a machine meanwhile (core.workload.run), if any."""
+    """`run`: the account of the run that had a machine meanwhile (core.lifecycle.runs), if any."""
 
     kind: Kind
     begin: int

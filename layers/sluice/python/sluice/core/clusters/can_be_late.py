@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sluice.core.accounts.recovery import undone
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import IntentKind, Workload
+from sluice.core.lifecycle.record import IntentKind, Workload
 
 RESTART_MS: Final = 180_000
 """From a lost machine to the same work on another one; buying one included."""

@@ -25,10 +25,10 @@ from sluice.core.clusters.capacity import (
 from sluice.core.clusters.quarantine import CAPACITY_TYPE
 from sluice.core.kinds.model import ClusterQueue, Gate, ResourceFlavor
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import Capacity
 from sluice.core.lifecycle.pending_policy import allows_on_demand
-from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload
 from sluice.core.values.reasons import Reason
 
 RECLAIMS: Final = 3

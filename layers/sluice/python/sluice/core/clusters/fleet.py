@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sluice.core.clusters.capacity import Closure
     from sluice.core.kinds.model import ResourceFlavor
-    from sluice.core.lifecycle.workload import PodSetAssignment, Workload
+    from sluice.core.lifecycle.record import PodSetAssignment, Workload
 
 # `observe` says every minute that the cluster answers.
 SILENT_MS = 180_000

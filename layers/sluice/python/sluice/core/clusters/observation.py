@@ -8,10 +8,10 @@ from typing import Any
 
 from sluice.core.accounts import machines
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
-from sluice.core.lifecycle.workload import Change, Intent, IntentKind, State, Workload
 from sluice.core.moves.cedana import is_entrusted
 from sluice.core.moves.checkpointing import DUMPING, mode
 from sluice.core.moves.compatibility import cpu_of

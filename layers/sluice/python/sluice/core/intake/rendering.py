@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sluice.core.kinds.model import ResourceFlavor, Toleration
     from sluice.core.lifecycle.options import Options, S3Volume
-    from sluice.core.lifecycle.workload import PodSetAssignment
+    from sluice.core.lifecycle.record import PodSetAssignment
 
 WORKLOAD: Final = "sluice.dev/workload"
 GENERATION: Final = "sluice.dev/generation"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.core.kinds.model import BUDGET_CHECK, CheckState, StopPolicy
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import Intent, IntentKind, State
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.scheduling.flavors import required_checks
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sluice.core.kinds import model
     from sluice.core.kinds.catalog import Catalog
-    from sluice.core.lifecycle.workload import Change, Workload
+    from sluice.core.lifecycle.record import Change, Workload
 
 
 def asked(

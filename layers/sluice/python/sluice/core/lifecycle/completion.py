@@ -13,12 +13,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.lifecycle.workload import phase
+from sluice.core.lifecycle.record import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
 
 WITHHELD: Final = "(kept apart)"
 MAX_TOKEN: Final = 2_048  # characters

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.core.lifecycle import workload as lifecycle
-from sluice.core.lifecycle.workload import OWN_BUDGET, Intent, IntentKind
+from sluice.core.lifecycle.record import Intent, IntentKind
+from sluice.core.lifecycle.runs import OWN_BUDGET, accrued
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
 
 CENT = 10_000  # micro-dollars
 MICRO = 1_000_000
@@ -27,7 +27,7 @@ def limit_microusd(workload: Workload) -> int | None:
 def cost_microusd(workload: Workload, now: int) -> int:
     """Of all runs, the present one included."""
     return sum(int(run.get("microusd", 0)) for run in workload.runs) + sum(
-        lifecycle.accrued(workload, charge, now)
+        accrued(workload, charge, now)
         for charge in workload.charges
         if charge["budget"] == OWN_BUDGET
     )

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import DependencyCondition
-from sluice.core.lifecycle.workload import State
+from sluice.core.lifecycle.record import TERMINAL, State, phase
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sluice.core.lifecycle.workload import Change, Workload
+    from sluice.core.lifecycle.record import Change, Workload
 
 # A name means the newest workload before its dependent. Messages overtake one another and indexes
 # lag, so a name is not looked up at once.
@@ -141,7 +141,7 @@ def _step(workload: Workload, targets: Mapping[str, Workload], now: int) -> Chan
         if held is False:
             message = (
                 f"waited for {each} {_ENDED[each.condition]}, which ended as "
-                f"{lifecycle.phase(target)}; submit it again under a new key once that is mended"
+                f"{phase(target)}; submit it again under a new key once that is mended"
             )
             return lifecycle.cancel_pending(workload, message, now, Reason.DEPENDENCY_FAILED)
         if held is None:
@@ -151,7 +151,7 @@ def _step(workload: Workload, targets: Mapping[str, Workload], now: int) -> Chan
 
 def _holds(condition: DependencyCondition, target: Workload) -> bool | None:
     """Whether the condition is met; None as long as it still may be."""
-    if target.state not in lifecycle.TERMINAL:
+    if target.state not in TERMINAL:
         return None
     if condition is DependencyCondition.FINISHED:
         return target.state is not State.REJECTED

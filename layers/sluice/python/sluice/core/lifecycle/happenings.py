@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core.lifecycle import checks
-from sluice.core.lifecycle.workload import ON_CLUSTER, TERMINAL, IntentKind, State, Workload
+from sluice.core.lifecycle.record import ON_CLUSTER, TERMINAL, IntentKind, State, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import PendingAction
+from sluice.core.lifecycle.runs import queued_at
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from sluice.core.lifecycle.options import Options
-    from sluice.core.lifecycle.workload import Change, Workload
+    from sluice.core.lifecycle.record import Change, Workload
     from sluice.core.scheduling.admission import Refusal
 
 
@@ -83,7 +84,7 @@ def allows_on_demand(workload: Workload) -> bool:
 
 
 def _due(workload: Workload, refusal: Refusal, now: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    since = lifecycle.queued_at(workload)
+    since = queued_at(workload)
     acted = {t["entry"] for t in workload.waits if t["generation"] == workload.generation}
     for number, entry in enumerate(workload.options.get("pending_policy", ())):
         waited = now - since >= 1000 * entry["after_seconds"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sluice.core.lifecycle.workload import PodSet, Reservation, Workload
+from sluice.core.lifecycle.record import PodSet, Reservation, Workload
 
 Cells = dict[str, int]
 PODS = "pods"

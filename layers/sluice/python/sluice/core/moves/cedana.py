@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.moves.checkpointing import mode
 from sluice.core.moves.marks import DONE, DRIVER, LEAVING, ORDER, answer, marks_on
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.workload import PodSet
+from sluice.core.lifecycle.record import PodSet
 from sluice.core.values.rows import known
 
 MARGIN_MS: Final = 8_000
@@ -58,7 +58,7 @@ class Bandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one member of a gang is restored from (core.gangs.part_of), and where it ran."""
+    """What one member of a gang is restored from (core.moves.gangs), and where it ran."""
 
     name: str
     uri: str

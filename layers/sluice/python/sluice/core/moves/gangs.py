@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sluice.core.kinds.requests import jobs
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 
 Document = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sluice.core.lifecycle.workload import TERMINAL, Workload
+from sluice.core.lifecycle.record import TERMINAL, Workload
 from sluice.core.moves.checkpointing import Checkpoint
 
 OLD_MS: Final = 24 * 3_600_000

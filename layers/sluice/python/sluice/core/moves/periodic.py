@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from sluice.core.lifecycle.workload import State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.moves import checkpointing, gangs
 from sluice.core.moves.checkpointing import DUMPING, MARGIN_MS, Bandwidth
 from sluice.core.moves.interruption import NOTICE_MS

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.workload import Workload
+from sluice.core.lifecycle.record import Workload
 from sluice.core.moves.checkpointing import DUMPING, Checkpoint, mode, newest
 from sluice.core.moves.marks import RESTORE_FROM, marks_on
 from sluice.core.values.reasons import Reason

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sluice.core.lifecycle.workload import COMES_BACK, State, Workload
+from sluice.core.lifecycle.record import COMES_BACK, State, Workload
 from sluice.core.moves.checkpointing import DUMPING, Checkpoint, mode
 from sluice.core.moves.migration import Saved
 

@@ -12,11 +12,10 @@ from sluice.core.clusters.fallback import ANY_FLAVOR, Choice, Market, Taken, cho
 from sluice.core.clusters.fleet import Site, busier, choose_cluster, reasons
 from sluice.core.kinds import model
 from sluice.core.kinds.catalog import Catalog
-from sluice.core.lifecycle import workload as lifecycle
+from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import limit_microusd
-from sluice.core.lifecycle.reservations import Cells, added, cells, held_by, negative, per_resource
-from sluice.core.lifecycle.workload import (
+from sluice.core.lifecycle.record import (
     Change,
     Intent,
     IntentKind,
@@ -27,6 +26,8 @@ from sluice.core.lifecycle.workload import (
     Workload,
     awaits_release,
 )
+from sluice.core.lifecycle.reservations import Cells, added, cells, held_by, negative, per_resource
+from sluice.core.lifecycle.runs import queued_at
 from sluice.core.passes.preferences import clusters_for, narrowed, selected
 from sluice.core.passes.reach import reachable, unplaced
 from sluice.core.passes.spending import charges, priced, spent_after, spent_now
@@ -324,7 +325,7 @@ def deadline_ms(workload: Workload) -> int | None:
     seconds = workload.options.get("deadlines", {}).get("max_pending_seconds")
     if seconds is None:
         return None
-    return lifecycle.queued_at(workload) + int(1000 * seconds)
+    return queued_at(workload) + int(1000 * seconds)
 
 
 def is_late(workload: Workload, now: int) -> bool:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from sluice.core.kinds.catalog import Catalog
 from sluice.core.kinds.model import Policy
-from sluice.core.lifecycle.workload import PodSet
+from sluice.core.lifecycle.record import PodSet
 from sluice.core.scheduling.admission import Scheduler
 from sluice.core.values.quantity import format_quantity
 

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
     from sluice.core.scheduling.quota import Cells, QuotaTree
 
 ENOUGH = 3  # finished runs that say something about the next one

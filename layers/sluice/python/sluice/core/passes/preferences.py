@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sluice.core.kinds import model
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
 
 # Kubernetes gives it to every namespace.
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from sluice.core.kinds.model import ClusterQueue, Policy
-from sluice.core.lifecycle.workload import Place
+from sluice.core.lifecycle.indexes import Place
 
 
 def orders_otherwise(queue: ClusterQueue, policy: Policy) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sluice.core.clusters.fleet import choose_cluster, needs_cedana, reasons
 from sluice.core.clusters.placement import Health
 from sluice.core.kinds.model import Gate
-from sluice.core.lifecycle.workload import PodSetAssignment
+from sluice.core.lifecycle.record import PodSetAssignment
 from sluice.core.passes.preferences import clusters_for
 from sluice.core.scheduling.flavors import PODS
 from sluice.core.values.reasons import Reason
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sluice.core.clusters.fleet import Site
     from sluice.core.clusters.placement import Placement
     from sluice.core.kinds import model
-    from sluice.core.lifecycle.workload import Workload
+    from sluice.core.lifecycle.record import Workload
 
 
 def reachable(

@@ -15,7 +15,7 @@ from sluice.core.kinds.budget import HOUR_MS, Budget, hourly_price
 from sluice.core.kinds.document import DocumentError, Fields, Flaw
 from sluice.core.kinds.model import Gate
 from sluice.core.lifecycle.cost_limit import limit_microusd
-from sluice.core.lifecycle.workload import OWN_BUDGET, accrued
+from sluice.core.lifecycle.runs import OWN_BUDGET, accrued
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sluice.core.clusters.fleet import Site
     from sluice.core.kinds import model
-    from sluice.core.lifecycle.workload import Change, Workload
+    from sluice.core.lifecycle.record import Change, Workload
 
 KIND = "Budget"
 API_VERSION = "sluice.dev/v1"

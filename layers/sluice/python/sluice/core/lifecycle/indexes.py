@@ -1,0 +1,68 @@
+"""The sparse index attributes of a record: where it can be found while it is in which state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, awaits_release
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a workload waits, as the `inbox` index tells it without a look at the record."""
+
+    id: str
+    priority: int
+    queue: str
+
+
+INDEXES = ("inbox", "inbox_order", "active", "active_order", "listed", "ran")
+
+
+_PRIORITY_BIAS = 2**31
+
+
+def pending_key(cq: str) -> str:
+    """Hash key of the `inbox` index under which the workloads of a ClusterQueue wait."""
+    return f"P#{cq}"
+
+
+def blocked_key(namespace: str) -> str:
+    """Hash key of the `inbox` index under which those wait that depend on others."""
+    return f"D#{namespace}"
+
+
+def release_key(root: str) -> str:
+    """Hash key of the `inbox` index under which a root cohort's releases wait."""
+    return f"R#{root}"
+
+
+def checks_key(root: str) -> str:
+    """Hash key of the `inbox` index under which those stand whose admission checks are pending."""
+    return f"C#{root}"
+
+
+def index_keys(workload: Workload) -> dict[str, str]:
+    """The sparse index attributes that a record in this state carries."""
+    order = f"{_PRIORITY_BIAS - workload.priority:010d}#{workload.created_at:013d}#{workload.id}"
+    keys = {"listed": f"{workload.created_at:013d}#{workload.id}"} if workload.queue else {}
+    if workload.state is State.PENDING and not workload.held:
+        key = blocked_key(workload.namespace) if workload.blocked else pending_key(workload.cq)
+        keys |= {"inbox": key, "inbox_order": f"{order}#{workload.queue}"}
+    elif workload.state is State.ADMITTED and workload.gated:
+        keys |= {"inbox": checks_key(workload.root), "inbox_order": order}
+    elif awaits_release(workload):
+        keys |= {"inbox": release_key(workload.root), "inbox_order": order}
+    if workload.state not in ON_CLUSTER and workload.runs:
+        keys["ran"] = f"{workload.runs[-1]['ended_at']:013d}#{workload.id}"
+    if workload.state in ON_CLUSTER and workload.cluster:
+        active_order = f"{workload.root}#{workload.id}"
+        keys |= {"active": workload.cluster, "active_order": active_order}
+    return keys
+
+
+def place_of(inbox_order: str) -> Place:
+    """The place behind an order key of `pending_key`; older keys do not name the LocalQueue."""
+    inverted, _, rest = inbox_order.partition("#")
+    workload, _, queue = rest.partition("#")[2].partition("#")
+    return Place(workload, _PRIORITY_BIAS - int(inverted), queue)

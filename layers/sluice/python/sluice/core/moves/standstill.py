@@ -1,0 +1,60 @@
+"""How long nothing ran because of a move, and what the account of the ended run says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.record import Workload
+from sluice.core.moves.checkpointing import (
+    mode,
+)
+from sluice.core.moves.interruption import Kind
+from sluice.core.moves.migration import Migration
+
+
+def downtime_ms(migration: Migration) -> int:
+    """How long nothing ran: from the end of the source to the start of its successor."""
+    return max(0, migration.running_at - stopped_at(migration)) if migration.running_at else 0
+
+
+def paused_until(migration: Migration, workload: Workload) -> int:
+    """When the next run may start: `recovery.onInterruption.backoff` after the end of this one.
+
+    0 without a pause. Who asks for a move loses no machine, and does not wait.
+    """
+    recovery = workload.options.get("recovery") or {}
+    pause = 1000 * int(recovery.get("backoff_seconds", 0))
+    return stopped_at(migration) + pause if pause and migration.kind != Kind.REQUEST else 0
+
+
+def stopped_at(migration: Migration) -> int:
+    """When the source did its last work; after a loss, the moment that EC2 names."""
+    if migration.deadline <= migration.noticed_at:
+        return migration.noticed_at
+    held = [each.held_at for each in migration.saved.values()]
+    if held and all(held):
+        return max(held)
+    return migration.stopping_at or migration.fenced_at or migration.restoring_at
+
+
+def account(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
+    """What the ended run's entry in `runs` says of the move (core.accounts.recovery).
+
+    `good_at`: when the state was taken that its successor starts from, 0 if that is the beginning
+    or the checkpoint that the run itself started from. What an application saved by itself, nobody
+    else knows.
+    """
+    stopped = stopped_at(migration)
+    found: dict[str, Any] = {
+        "node": migration.node,
+        "instance": migration.instance,
+        "why": migration.kind,
+        "interrupted_at": migration.noticed_at,
+        "stopped_at": stopped,
+    }
+    if mode(workload.options) is not CheckpointMode.APPLICATION and workload.started_at:
+        # A restore from an older generation's checkpoint loses no more than this run did.
+        found["lost_ms"] = max(0, stopped - max(workload.started_at, good_at))
+    prices = ("usd_per_hour", "on_demand_usd_per_hour")
+    return found | {name: migration.numbers[name] for name in prices if name in migration.numbers}
