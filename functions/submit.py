@@ -37,5 +37,5 @@ def message_of(record: dict[str, Any]) -> Message:
         sender=record["attributes"].get("SenderId", ""),
         sent_at=int(record["attributes"].get("SentTimestamp", "0")),
         body=record["body"],
-        from_bus=record.get("eventSourceARN", "").rsplit(":", 1)[-1].lower().find("events") >= 0,
+        from_bus=record["eventSourceARN"].rsplit(":", 1)[-1] in bootstrap.queues_of_events(),
     )

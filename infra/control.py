@@ -127,6 +127,11 @@ class Control(cdk.Stack):
                 else {}
             )
             | (self._bus_settings() if shape.publishes_events else {})
+            | (
+                {"SLUICE_EVENTS_QUEUE": self.queues.main["events"].queue_name}
+                if CONSUMERS["events"] == shape.name
+                else {}
+            )
         )
 
     def _bus_settings(self) -> dict[str, str]:

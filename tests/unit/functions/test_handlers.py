@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -60,14 +61,15 @@ def test_submit_records_good_and_bad_and_asks_for_nothing_again(
 def test_submit_takes_the_senders_word_only_from_the_queue_of_events(
     plane: Plane, context: Context
 ) -> None:
+    """Whatever the deployment is called."""
     envelope = {"source": "blue.pipeline", "detail-type": "x", "detail": a_document()}
     stranger = {"SenderId": "AROAEVENTS:bus"}
 
-    submit.handler(sqs(envelope, queue="sluice-control-QueuesEvents3B99-1", **stranger), context)
+    submit.handler(sqs(envelope, queue=os.environ["SLUICE_EVENTS_QUEUE"], **stranger), context)
     assert plane.record(workload_id(NAMESPACE, "k1")).state is State.PENDING
 
     plane.workloads.rows.clear()
-    submit.handler(sqs(envelope, queue="sluice-control-QueuesSubmissions-1", **stranger), context)
+    submit.handler(sqs(envelope, queue="events-control-QueuesSubmissions-1", **stranger), context)
     (record,) = plane.workloads.rows.values()
     assert record.reason["code"] == "MISCONFIGURATION:PolicyDenied"
 

@@ -333,6 +333,11 @@ def interrupt() -> Interrupt:
     )
 
 
+def queues_of_events() -> frozenset[str]:
+    """Names of the queue in which the bus is the sender: as deployed, and as `redrive` names it."""
+    return frozenset({_env("EVENTS_QUEUE"), "events"})
+
+
 @cache
 def many_notices() -> ManyNotices:
     from sluice.usecases.many_notices import ManyNotices
