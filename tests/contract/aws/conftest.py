@@ -40,7 +40,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, st
     """MiniStack alone, behind our launcher: a session of its owner, and its address."""
     state = tmp_path_factory.mktemp("ports")
     layout, settings = Layout(state), Settings(state, default_cache())
-    ports = choose_ports(layout.ports, ["aws"], {})
+    ports = choose_ports(layout.ports, ["aws", "registry"], {})
     make_certificates(layout.certs)
     endpoints = Endpoints(
         aws=f"http://127.0.0.1:{ports['aws']}",
