@@ -16,6 +16,7 @@ a contract test. Stop with SIGTERM: only a clean stop saves the state of PERSIST
 import asyncio
 import contextlib
 import json
+import mmap
 import os
 import re
 import signal
@@ -26,8 +27,10 @@ import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -37,7 +40,7 @@ from ministack import app as ministack_app
 from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import dynamodb, ecr, eks, eventbridge, lambda_svc, scheduler
+from ministack.services import dynamodb, ecr, eks, eventbridge, lambda_svc, s3, scheduler
 from ministack.services.cloudformation import provisioners
 
 SUPPORTED = "1.5.33"
@@ -353,6 +356,48 @@ def read_each_expression_once() -> None:
     dynamodb._condition_syntax_error = lru_cache(EXPRESSIONS)(dynamodb._condition_syntax_error)
 
 
+def begin_streams_anew_after_a_stop() -> None:
+    """Let kept readers of DynamoDB streams start at the beginning: the records are not kept.
+
+    Their kept positions lie beyond a stream that is empty again, and so many records as they count
+    would never be read.
+    """
+    restore = lambda_svc._restore_esm_positions
+
+    def restore_but_streams(store: Any, positions: Any) -> None:
+        restore(store, positions)
+        if store is lambda_svc._dynamodb_stream_positions:
+            for mapping in store._data:
+                store._data[mapping] = 0
+
+    lambda_svc._restore_esm_positions = restore_but_streams
+
+
+def read_no_more_of_an_object_than_is_asked_for() -> None:
+    """Map an object for a range of it: the whole is read otherwise, while all other calls wait.
+
+    Clients ask for a checkpoint of a gigabyte in 8 MiB ranges, ten at a time.
+    """
+    get_object, read = s3._get_object, s3._read_body
+    ranged: ContextVar[bool] = ContextVar("ranged", default=False)
+
+    def get_ranged(bucket: str, key: str, headers: Json, *query: Any) -> Any:
+        token = ranged.set("range" in headers)
+        try:
+            return get_object(bucket, key, headers, *query)
+        finally:
+            ranged.reset(token)
+
+    def read_mapped(bucket: str, key: str, record: Json) -> Any:
+        path = s3._object_disk_path(bucket, key)
+        if ranged.get() and record["size"] and record.get("body") is None and path:
+            with contextlib.suppress(FileNotFoundError), Path(path).open("rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # slices are bytes
+        return read(bucket, key, record)
+
+    s3._get_object, s3._read_body = get_ranged, read_mapped
+
+
 def invoke_no_more_at_once_than_there_are_cores() -> None:
     """For one queue: more invocations share the cores, each after a cold start, for less each."""
     lambda_svc._ESM_SQS_DEFAULT_CONCURRENCY = min(
@@ -496,6 +541,8 @@ def main() -> None:
     count_loopback_as_secure_transport()
     check_sqs_batches_as_aws_does()
     read_each_expression_once()
+    begin_streams_anew_after_a_stop()
+    read_no_more_of_an_object_than_is_asked_for()
     invoke_no_more_at_once_than_there_are_cores()
     scheduler._SCHEDULE_TICK_INTERVAL = 1  # its 10 s would make every schedule late
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # uvicorn raises it again once it is done

@@ -4,6 +4,7 @@ import json
 import re
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -12,6 +13,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from local.pod_identity import Associations
+from local.strays import marked
 
 pytestmark = pytest.mark.stack
 
@@ -252,6 +254,28 @@ def test_policies_that_ask_for_tls_let_loopback_pass(embedded_aws) -> None:
     s3.put_bucket_policy(Bucket="tls-only", Policy=json.dumps(policy))
 
     s3.put_object(Bucket="tls-only", Key="k", Body=b"v")
+
+
+def read_by(aws):
+    """Bytes that the processes of the embedded AWS have read so far, from disk or cache."""
+    return sum(process.io_counters().read_chars for process in marked(Path(aws.endpoints.state)))
+
+
+def test_of_a_large_object_only_the_range_is_read(embedded_aws) -> None:
+    s3, content = embedded_aws.client("s3"), bytes(range(256)) * 65536
+    s3.create_bucket(Bucket="ranges")
+    s3.put_object(Bucket="ranges", Key="k", Body=content)
+    before = read_by(embedded_aws)
+
+    def part(asked):
+        return s3.get_object(Bucket="ranges", Key="k", Range=asked)["Body"].read()
+
+    assert part("bytes=1000-1999") == content[1000:2000]
+    assert part("bytes=-5") == content[-5:]
+    assert read_by(embedded_aws) - before < len(content)
+    assert s3.get_object(Bucket="ranges", Key="k")["Body"].read() == content
+    with pytest.raises(ClientError, match="InvalidRange"):
+        part(f"bytes={len(content)}-")
 
 
 def test_keys_that_nobody_issued_open_nothing(embedded_aws) -> None:
