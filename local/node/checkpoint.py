@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local.node.criu import Criu, CriuError
 from local.node.folders import PodFolder
-from local.node.s3_volume import Buckets
+from local.node.s3_volume import ONE_THREAD, Buckets
 
 DRIVER = "sluice.dev/checkpoint-driver"
 DRIVERS = ("kubelet", "cedana")
@@ -33,6 +34,10 @@ RESTORE_DIGEST = "sluice.dev/restore-sha256"
 
 class RestoreError(Exception):
     """The archive cannot be used for this pod."""
+
+
+class StoppedError(Exception):
+    """The pod was stopped before it could be restored, which says nothing of its archive."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +112,24 @@ def moment() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def unpack(buckets: Buckets, source: str, folder: Path, pods: Path, digest: str = "") -> Archive:
-    """Fetches `s3://BUCKET/KEY` or a local path into `folder`. Raises RestoreError.
+def unpack(
+    buckets: Buckets,
+    source: str,
+    folder: Path,
+    pods: Path,
+    stopped: Callable[[], bool],
+    digest: str = "",
+) -> Archive:
+    """Fetches `s3://BUCKET/KEY` or a local path into `folder`. Raises RestoreError, StoppedError.
 
-    With a `digest` (SHA-256, hexadecimal) no other archive is taken.
+    With a `digest` (SHA-256, hexadecimal) no other archive is taken. A download ends early once
+    its pod is `stopped`.
     """
+
+    def proceed(_received: int) -> None:
+        if stopped():
+            raise StoppedError(f"stopped before {source} was here")
+
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
     tar = Path(source)
@@ -120,7 +138,9 @@ def unpack(buckets: Buckets, source: str, folder: Path, pods: Path, digest: str 
         address = urlsplit(source)
         key = address.path.removeprefix("/")
         try:
-            buckets.client(None).download_file(address.netloc, key, str(tar))
+            buckets.client(None).download_file(
+                address.netloc, key, str(tar), Callback=proceed, Config=ONE_THREAD
+            )
         except (BotoCoreError, ClientError) as error:
             raise RestoreError(f"{source}: {error}") from error
     try:

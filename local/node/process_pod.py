@@ -66,6 +66,8 @@ class ProcessPod(PodRun):
             self.keep()
             self.volumes.start_uploading(self._warn_of_volumes)
             await self._run_containers()
+        except checkpoint.StoppedError:
+            return  # no StartError, which would count against the checkpoint
         except (checkpoint.RestoreError, CriuError) as error:
             for course in self.state.containers:  # as a container runtime tells it
                 course.ends(START_ERROR, "StartError", str(error))
@@ -321,7 +323,13 @@ class ProcessPod(PodRun):
         unpacked = self.site.state / "restore" / self.state.uid
         digest = self.pod["metadata"]["annotations"].get(checkpoint.RESTORE_DIGEST, "")
         archive = await self.site.work(
-            checkpoint.unpack, self.site.buckets, source, unpacked, self.site.pods, digest
+            checkpoint.unpack,
+            self.site.buckets,
+            source,
+            unpacked,
+            self.site.pods,
+            self.stopping.is_set,
+            digest,
         )
         course = self.state.container(archive.saved.container)
         if course is None or len(self.state.containers) > 1:
@@ -330,7 +338,7 @@ class ProcessPod(PodRun):
         while root in self.site.occupied:
             self._wait("ContainerCreating", f"{archive.saved.pod} still runs in {root}")
             if await self.pause(TAKEOVER_SECONDS):
-                raise checkpoint.RestoreError("stopped before the saved pod had ended")
+                raise checkpoint.StoppedError("stopped before the saved pod had ended")
         self.site.occupied.add(root)
         self._settle_in(root)
         course.restarts = archive.saved.restarts
