@@ -66,4 +66,5 @@ def checkpoints(app: App, *, workload: str | None, name: str | None, output: str
 
 def _several(row: Row) -> str:
     parts = row.get("parts", ())
-    return f"{len({part['node'] for part in parts})} nodes" if parts else ""
+    nodes = len({part["node"] for part in parts})
+    return f"{nodes} node{'s' * (nodes > 1)}" if parts else ""

@@ -367,14 +367,20 @@ def test_after_a_last_dump_that_fails_or_is_late_the_first_counts_and_the_rest_i
     assert told["lost_ms"] == end - FIRST["pod-1"].at
 
 
-def test_a_replacement_that_waited_for_the_first_dump_needs_no_second_one() -> None:
+def test_another_dump_is_worth_it_where_more_was_done_since_the_first_than_it_takes() -> None:
+    """Whenever the control plane has seen either of them: the node says when it saved."""
     waits = steps(a_move(), View(replacement_ready=True), NOW + 3_000)
     assert waits.replacement_at
     assert waits.dumps
+    both = View(saved=FIRST, replacement_ready=True)
+    frozen = FIRST["pod-1"].at
 
-    move = steps(waits, View(saved=FIRST, replacement_ready=True), NOW + 11_000)
+    at_once = steps(waits, both, frozen + NEEDS_MS)
+    later = steps(waits, both, frozen + NEEDS_MS + 1)
 
-    assert (move.stage, move.saved, move.last_at) == (Stage.DUMPED, FIRST, 0)
+    assert (at_once.stage, at_once.saved, at_once.last_at) == (Stage.DUMPED, FIRST, 0)
+    assert "9.5 s of work since its dump, less than another would take" in at_once.last_reason
+    assert (later.stage, later.last_at) == (Stage.DUMPING, frozen + NEEDS_MS + 1)
 
 
 def test_after_a_first_dump_that_failed_the_last_one_is_tried() -> None:

@@ -68,6 +68,8 @@ def test_one_that_cannot_be_restored_is_tried_again_and_then_begins_with_the_one
     assert f"generation 3 starts from {ASKED}" in other
     assert row.reservation is not None
     assert recovery(row).moves == 1
+    assert [line["what"] for line in town.timeline.of("w")].count("Resumed") == 1
+    assert town.migrations.rows["w#0"].numbers["lost_ms"] == recovery(row).lost_ms
     town.check()
 
 

@@ -6,10 +6,15 @@ After every turn of a Lambda the invariants of the ledger hold (`World.check`); 
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from sluice.core.accounts.recovery import recovery
+from sluice.core.accounts.stretches import loss_untold
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.moves.checkpointing import Checkpoint
+from sluice.core.moves.marks import DONE, ORDER, marks_on
 
 from tests.unit.migration.town import Town
 
@@ -32,10 +37,11 @@ def test_a_notice_however_often_it_comes(town: Town, mode: str, copies: int) -> 
         town.hear(event)
         town.save()
         town.pass_quietly(20)
+    town.pass_quietly(20)
     town.end(node)
     town.pass_quietly(60)
 
-    town.runs_once_more("w", saved=saved_by(mode))
+    town.runs_once_more("w", saved=saved_by(mode, "move-0"))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -158,4 +164,23 @@ def test_ten_machines_at_once(town: Town, mode: str) -> None:
 
     assert len(set(nodes.values())) == 10
     for name in nodes:
-        town.runs_once_more(name, saved=saved_by(mode).replace("w-w-", f"w-{name}-"))
+        town.runs_once_more(name, saved=saved_by(mode, "move-0").replace("w-w-", f"w-{name}-"))
+
+
+def test_what_one_saved_that_could_not_be_dumped_is_its_own_knowledge(town: Town) -> None:
+    """It heard SIGTERM: what it has made of it, nobody else can say."""
+    node = town.runs("w", "kubelet")
+    town.hear(town.notice(node))
+    for key, pod in list(town.kubernetes.objects.items()):
+        if order := marks_on(pod).get(ORDER):
+            refused = {"order": order, "error": "Connected TCP socket", "at": town.clock.now()}
+            marks = {"metadata": {"annotations": {DONE: json.dumps(refused)}}}
+            town.kubernetes.patch(*key, marks)
+
+    town.pass_quietly(NOTICE_SECONDS)
+
+    town.runs_once_more("w")
+    row = town.row("w")
+    assert "lost_ms" not in row.runs[0]
+    assert (recovery(row).untold, recovery(row).lost_ms) == (1, 0)
+    assert loss_untold(row, {**row.runs[0], "started_at": 1})

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core.clusters.observation import Seen
+from sluice.core.clusters.observation import PREPARED_MS, Seen
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
@@ -95,6 +95,20 @@ def test_the_end_of_an_array_says_which_of_its_members_did_what() -> None:
         "failed": "1,5-6",
         "unfinished": "8-11",
     }
+
+
+def test_a_run_starts_when_its_pods_were_ready_however_late_that_is_seen() -> None:
+    plane = Plane()
+    plane.dispatched()
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:00:04Z"}
+    set_status(plane, "Pod", POD, phase="Running", conditions=[ready])
+    at = int(datetime(2027, 1, 15, 8, 0, 4, tzinfo=UTC).timestamp() * 1000)
+    assert at > plane.clock.now()
+    plane.clock.time = at + 34 * SECOND
+
+    plane.look()
+
+    assert plane.record().started_at == at + 999
 
 
 def test_looking_again_finishes_nothing_twice() -> None:
@@ -533,6 +547,9 @@ def test_a_claim_that_is_not_there_is_told_before_there_is_a_node() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     set_status(plane, "Pod", POD, phase="Pending", conditions=[unscheduled | {"message": said}])
 
+    plane.look()
+    assert not plane.record().reason, "Sluice's own volumes take a moment, too"
+    plane.clock.pass_ms(PREPARED_MS + 1)
     plane.look()
 
     told = plane.record().reason

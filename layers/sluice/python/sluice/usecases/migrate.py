@@ -322,15 +322,19 @@ class Migrate:
         Told in full once more, for the lines of a Lambda that died after a step and before its
         word; so this may be called again, until the workload itself is marked as started.
         """
-        record = self.migrations.get(migration_id(workload.id, workload.generation - 1))
+        runs = recovery.undone(workload.runs)
+        while runs and runs[-1].get("why") == recovery.RESTORE:
+            runs.pop()  # the same move, still: its checkpoint was no good
+        moved = int(runs[-1]["generation"]) if runs else workload.generation - 1
+        record = self.migrations.get(migration_id(workload.id, moved))
         if record is None or record.stage is migration.Stage.LOST:
             return
         if record.stage is not migration.Stage.RUNNING:
             if not record.restoring_at:
-                moved_at = int(workload.runs[-1]["ended_at"])
+                moved_at = int(runs[-1]["ended_at"])
                 step = migration.restoring(record, workload.restore_from, moved_at)
                 record = self.advance(workload, step)
-            run = workload.runs[-1]
+            run = runs[-1]
             told = {name: run[name] for name in ("lost_ms",) if name in run}
             if saved := recovery.saved_usd(run):
                 told["saved_usd"] = saved

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounts.costs import requested
-from sluice.core.accounts.recovery import has_moved
+from sluice.core.accounts.recovery import RESTORE, has_moved, undone
 from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
 from sluice.core.lifecycle.runs import present_run, queued_at
 from sluice.usecases.fleet import GONE_MS
@@ -122,10 +122,13 @@ def _paid(running: Sequence[Workload]) -> Json:
 def _recoveries(workloads: Iterable[Workload], since: int) -> Json:
     """Interrupted runs that others continue, and what of their work was done again."""
     runs: list[Mapping[str, Any]] = [
-        run for w in workloads for run in w.runs if has_moved(run) and run["ended_at"] >= since
+        run
+        for w in workloads
+        for run in undone(w.runs)
+        if has_moved(run) and run["ended_at"] >= since
     ]
     return {
-        "count": len(runs),
+        "count": sum(run.get("why") != RESTORE for run in runs),
         "lostWorkSeconds": sum(run.get("lost_ms", 0) for run in runs) / 1_000,
         "lossesUntold": sum("lost_ms" not in run for run in runs),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounts.costs import Bill
-from sluice.core.accounts.recovery import interruptions, recovery
+from sluice.core.accounts.recovery import interruptions, recovery, undone
 from sluice.core.accounts.stretches import Kind, stretches
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.record import State, Workload, phase
@@ -125,7 +125,7 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "lastCheckpointAt": workload.checkpoint_at,
         "result": dict(workload.result),
         "errors": [dict(error) for error in workload.errors],
-        "runs": [_run(run) for run in workload.runs],
+        "runs": [_run(run) for run in undone(workload.runs)],
         "interruptions": _interruptions(recovery(workload)),
     }
     always = {"generation", "priority", "recoveries", "waitedMs"}

@@ -2,7 +2,8 @@
 
 An account is what the end of a run that was interrupted writes into it, whether its workload moved
 with its quota or went back to its queue for a machine that stays: `node`, `instance`,
-`why`, `interrupted_at`, `stopped_at`, `lost_ms` unless only the application knows it, and the
+`why`, `interrupted_at`, `stopped_at`, `lost_ms` unless only the application knows it (`self_saved`
+where it should have been dumped), and the
 prices of the workload's share of the machine, `usd_per_hour` and `on_demand_usd_per_hour`, where
 they are known. One that could not start from its checkpoint has `why` "restore", and `back_to` if
 an older one counts instead: when that was taken (epoch ms), 0 for the beginning.

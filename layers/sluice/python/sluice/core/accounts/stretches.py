@@ -108,6 +108,8 @@ def _lost_ms(workload: Workload, run: Mapping[str, Any], ran: int) -> int | None
     """
     if "lost_ms" in run:
         return int(run["lost_ms"])
+    if run.get("self_saved"):
+        return None
     if not has_moved(run) and run.get("outcome") not in COMES_BACK:
         return 0
     if mode(workload.options) is CheckpointMode.APPLICATION:

@@ -205,7 +205,9 @@ def _ongoing(
         yield lifecycle.reclaim(workload, too_dear)
     elif not workload.started_at:
         if job_status.all_ready(job):
-            yield lifecycle.start(workload, now)
+            ready_at = job_status.ready_at(pods)
+            seen_at = min(now, ready_at + 999) if ready_at else now  # told in whole seconds
+            yield lifecycle.start(workload, max(seen_at, workload.dispatched_at))
         else:
             yield from _not_started(workload, pods, warned, now, pods_ready_ms)
     elif begun_anew(workload, pods):
@@ -230,7 +232,7 @@ def _not_started(
         yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, why.code, str(why)))
     elif now - workload.dispatched_at > pods_ready_ms:
         yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, why))
-    elif why is not None:
+    elif why is not None and not (why.passes and now - workload.dispatched_at <= PREPARED_MS):
         told = workload.reason.get("code"), workload.reason.get("message", "").partition(":")[0]
         if told != (why.code, why.word):
             yield lifecycle.hinder(workload, why.code, str(why))

@@ -102,6 +102,23 @@ def ended_by_deletion(job: Document) -> bool:
     return str(condition.get("lastTransitionTime") or deleted_at) >= str(deleted_at)
 
 
+def ready_at(pods: Iterable[Document]) -> int:
+    """Since when the last of its pods is ready (epoch ms); 0 if they do not all say it."""
+    since = [
+        next(
+            (
+                condition.get("lastTransitionTime", "")
+                for condition in (pod.get("status") or {}).get("conditions") or ()
+                if condition["type"] == "Ready" and condition["status"] == "True"
+            ),
+            "",
+        )
+        for pod in pods
+        if running_pod(pod)
+    ]
+    return max(_epoch_ms(at) for at in since) if since and all(since) else 0
+
+
 def all_ready(job: Document) -> bool:
     """Whether every pod that should run is ready or already done."""
     status, spec = job.get("status") or {}, job["spec"]

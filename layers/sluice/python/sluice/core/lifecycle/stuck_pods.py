@@ -34,6 +34,7 @@ _WARNED: Final = {
     "FailedCreatePodSandBox": Reason.POD_SANDBOX,
     "NetworkNotReady": Reason.POD_SANDBOX,
 }
+UNSCHEDULABLE: Final = "Unschedulable"
 _SUMMARY: Final = "Unable to attach or mount volumes"  # said again later, without the cause
 _CLAIM: Final = "persistentvolumeclaim"
 # What people can mend, by what the messages have in common.
@@ -71,6 +72,11 @@ class Stuck:
 
     def __str__(self) -> str:
         return f"{self.word}: {self.message}"
+
+    @property
+    def passes(self) -> bool:
+        """Whether it may be over in a moment: the volumes of its claims were made just now."""
+        return self.word == UNSCHEDULABLE
 
 
 def stuck(pods: Iterable[Document], warned: Mapping[str, Stuck]) -> Stuck | None:

@@ -87,7 +87,7 @@ def once_more(migration: Migration, now: int) -> Advance | None:
     """Whether who was saved, or could not be, is saved again now; None while it works on.
 
     When its replacement is ready, or when no more time is left than another dump needs. If that
-    does not fit, or the replacement waited already when the first dump was there, the first does.
+    does not fit, or would hold it for longer than it has worked since the first, the first does.
     """
     first = migration.first.values()
     expected = int(migration.numbers.get("needs_ms", 0))
@@ -95,8 +95,11 @@ def once_more(migration: Migration, now: int) -> Advance | None:
     has = migration.give_up_at - now
     if not migration.replacement_at and has > needs + LEAD_MS:
         return None
-    if first and 0 < migration.replacement_at <= migration.first_at:
-        return first_taken(migration, "its replacement was ready before its dump", now)
+    if first and migration.replacement_at:
+        worked = now - min(one.at or migration.first_at for one in first)
+        if worked <= needs:
+            why = f"{worked / 1000:.1f} s of work since its dump, less than another would take"
+            return first_taken(migration, f"its replacement is ready; {why}", now)
     why = "its replacement is ready" if migration.replacement_at else "no replacement is ready"
     why = f"{why}; {needs_and_has(needs, has)}"
     if needs <= has:

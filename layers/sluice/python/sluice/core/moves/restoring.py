@@ -49,9 +49,13 @@ def _said(pod: Document) -> Iterator[str]:
             word = waiting.get("reason", "")
             pulled = word in _PULLED and container.get("image") == marks_on(pod).get(RESTORE_FROM)
             if pulled or word in _CREATED:
-                yield f"{word}: {waiting.get('message', '')}"
+                yield f"{word}: {_one_line(waiting)}"
             elif ended.get("reason") == _STARTED:
-                yield f"{_STARTED}: {ended.get('message', '')}"
+                yield f"{_STARTED}: {_one_line(ended)}"
+
+
+def _one_line(state: Document) -> str:
+    return " ".join(str(state.get("message") or "").split())
 
 
 def next_source(workload: Workload, kept: Sequence[Checkpoint], members: int) -> str:

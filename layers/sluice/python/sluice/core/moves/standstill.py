@@ -6,9 +6,7 @@ from typing import Any
 
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Workload
-from sluice.core.moves.checkpointing import (
-    mode,
-)
+from sluice.core.moves.checkpointing import Action, mode
 from sluice.core.moves.interruption import Kind
 from sluice.core.moves.migration import Migration
 
@@ -43,7 +41,7 @@ def account(migration: Migration, workload: Workload, good_at: int) -> dict[str,
 
     `good_at`: when the state was taken that its successor starts from, 0 if that is the beginning
     or the checkpoint that the run itself started from. What an application saved by itself, nobody
-    else knows.
+    else knows: also one that could not be dumped and was told to go.
     """
     stopped = stopped_at(migration)
     found: dict[str, Any] = {
@@ -53,7 +51,10 @@ def account(migration: Migration, workload: Workload, good_at: int) -> dict[str,
         "interrupted_at": migration.noticed_at,
         "stopped_at": stopped,
     }
-    if mode(workload.options) is not CheckpointMode.APPLICATION and workload.started_at:
+    told_to_go = migration.action is Action.SIGNAL and not good_at
+    if mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
+        found["self_saved"] = True
+    elif mode(workload.options) is not CheckpointMode.APPLICATION and workload.started_at:
         # A restore from an older generation's checkpoint loses no more than this run did.
         found["lost_ms"] = max(0, stopped - max(workload.started_at, good_at))
     prices = ("usd_per_hour", "on_demand_usd_per_hour")
