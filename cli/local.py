@@ -115,7 +115,7 @@ def up(
 
 
 @local.command()
-@click.option("--keep", is_flag=True, help="Let the next `up` go on from this state; machines are not kept.")
+@click.option("--keep", is_flag=True, help="Let the next `up` go on from this state (no machines).")
 @explained
 def down(keep: bool) -> None:
     """Stop everything and forget it, except the logs."""
