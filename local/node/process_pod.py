@@ -47,6 +47,7 @@ class ProcessPod(PodRun):
             if course.running:  # it was, before the node program ended and took it along
                 message = "The node program ended and its processes with it"
                 course.ends(137, NODE_RESTARTED, message)
+                self.state.disrupted = message
 
     def _settle_in(self, root: Path) -> None:
         self.folder = PodFolder(root)

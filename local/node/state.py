@@ -88,6 +88,8 @@ class PodState:
     reason: str = ""
     message: str = ""
     started_at: str = field(default_factory=timestamp)
+    disrupted: str = ""
+    """Why its containers ended through no fault of their own; Jobs do not count such a failure."""
 
     @classmethod
     def of(cls, pod: dict[str, Any]) -> "PodState":
@@ -135,8 +137,14 @@ class PodState:
                 _condition("Initialized", initialized, completed),
                 _condition("Ready", ready, None if ready else why_not_ready),
                 _condition("ContainersReady", ready, None if ready else why_not_ready),
+                *([self._disruption()] if self.disrupted else []),
             ],
         }
+
+    def _disruption(self) -> dict[str, Any]:
+        """As a kubelet says it of pods that end with their node."""
+        told = _condition("DisruptionTarget", True, "TerminationByKubelet")
+        return told | {"message": self.disrupted}
 
 
 def _condition(kind: str, holds: bool, reason: str | None) -> dict[str, Any]:

@@ -74,3 +74,19 @@ def test_a_restart_counts_and_remembers_the_last_end() -> None:
     after = container.status("u")
     assert (after["restartCount"], after["ready"]) == (1, True)
     assert after["lastState"]["terminated"]["exitCode"] == 1
+
+
+def test_pods_that_end_with_their_node_say_so_and_others_do_not() -> None:
+    """Jobs ignore such a failure, as Sluice renders them."""
+    state = a_state()
+    state.containers[0].starts()
+    state.containers[0].ends(137, "ContainerStatusUnknown", "gone")
+    state.concludes()
+    kinds = {each["type"]: each for each in state.status()["conditions"]}
+    assert "DisruptionTarget" not in kinds
+
+    state.disrupted = "The node program ended"
+
+    (told,) = (c for c in state.status()["conditions"] if c["type"] == "DisruptionTarget")
+    assert (told["status"], told["reason"]) == ("True", "TerminationByKubelet")
+    assert told["message"] == "The node program ended"
