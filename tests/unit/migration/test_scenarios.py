@@ -184,3 +184,17 @@ def test_what_one_saved_that_could_not_be_dumped_is_its_own_knowledge(town: Town
     assert "lost_ms" not in row.runs[0]
     assert (recovery(row).untold, recovery(row).lost_ms) == (1, 0)
     assert loss_untold(row, {**row.runs[0], "started_at": 1})
+
+
+def test_a_successor_that_ends_before_anybody_saw_it_run_has_resumed(town: Town) -> None:
+    town.hear(town.notice(town.runs("w", "application")))
+    town.kubernetes.provide()
+    town.obey("w")
+    assert (town.row("w").generation, town.row("w").started_at) == (1, 0)
+
+    town.kubernetes.finish("team", "w-w-g1")
+    town.observe()
+
+    assert town.row("w").state is State.FINISHED
+    assert "Resumed" in town.told("w")
+    assert town.migrations.rows["w#0"].running_at

@@ -298,8 +298,8 @@ class Observe:
         for change in ended:  # noted first: the lease tells the next observer what is left to do
             self.note_end(change.before, change.set["finished_at"])
         for change in changes:  # before the mark, which is made once: a crash between repeats both
-            if "started_at" in change.set and was_moved(change.before):
-                self.migrate.resumed(change.before, change.set["started_at"])
+            if (at := ran_since(change)) and was_moved(change.before):
+                self.migrate.resumed(change.before, at)
         self.workloads.apply(changes)
         for change in ended:  # whoever has marked it
             self.pool.submit(self.archive_logs, cluster, change.before, seen)
@@ -438,6 +438,18 @@ def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
     if not token or token.startswith((FIRST, MOVE, YIELD)) or answer(pod) is None:
         return None
     return pod["metadata"]["uid"], token
+
+
+def ran_since(change: Change) -> int:
+    """When the run began that a change tells of first; 0 if it tells of none.
+
+    A short one may have ended well before anybody saw its pods ready.
+    """
+    if "started_at" in change.set:
+        return int(change.set["started_at"])
+    succeeded = bool((change.set.get("result") or {}).get("succeeded"))
+    unseen = succeeded and not change.before.started_at
+    return int(change.set["finished_at"]) if unseen else 0
 
 
 def listed(cluster: Cluster, kind: str) -> tuple[list[Document], str]:
