@@ -79,7 +79,7 @@ def test_an_application_goes_on_from_its_own_checkpoint_on_another_machine(
     computes(stack, job)
     node, instance = stack.machine_of(job)
 
-    assert f"{instance} is interrupted by experiment" in stack.sluice("drill", job)
+    stack.market("interrupt", instanceId=instance)
     (record,) = stack.await_phase("SUCCEEDED", job)
 
     found = answer(stack, queue)
