@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice.core.accounts.recovery import RESTORE
 from sluice.core.clusters.observation import Seen
 from sluice.core.kinds.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
@@ -33,6 +32,7 @@ from sluice.core.moves.cedana import VOID, restoring
 from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
 from sluice.core.moves.marks import DONE, DRIVER, ORDER, RESTORE_FROM
 from sluice.core.moves.migration import yield_id
+from sluice.core.moves.restoring import RESTORE
 from sluice.core.moves.yielding import may_be_saved
 from sluice.ports import CatalogEdit
 from sluice.usecases.act import Act

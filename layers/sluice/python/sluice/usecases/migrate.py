@@ -323,7 +323,7 @@ class Migrate:
         word; so this may be called again, until the workload itself is marked as started.
         """
         runs = recovery.undone(workload.runs)
-        while runs and runs[-1].get("why") == recovery.RESTORE:
+        while runs and runs[-1].get("why") == restoring.RESTORE:
             runs.pop()  # the same move, still: its checkpoint was no good
         moved = int(runs[-1]["generation"]) if runs else workload.generation - 1
         record = self.migrations.get(migration_id(workload.id, moved))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounts.costs import requested
-from sluice.core.accounts.recovery import RESTORE, has_moved, undone
+from sluice.core.accounts.recovery import has_moved, undone
 from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
 from sluice.core.lifecycle.runs import present_run, queued_at
+from sluice.core.moves.restoring import RESTORE
 from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.query import DAY_MS, UNFINISHED
 from sluice.usecases.views import Json, Refusals

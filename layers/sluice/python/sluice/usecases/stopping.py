@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Change, Workload
-from sluice.core.moves.restoring import why_not_restored
+from sluice.core.moves.restoring import awaits_restore, why_not_restored
 from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document
 
@@ -60,6 +60,8 @@ def is_its_own_end(cluster: Cluster, workload: Workload, job: Document) -> bool:
     """Neither our deletion nor a checkpoint from which it could not start made the Job end."""
     if job_status.ended_by_deletion(job):
         return False
+    if not awaits_restore(workload):
+        return True  # without a look at its pods
     return not why_not_restored(workload, job, all_pods_of(cluster, workload))
 
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from sluice.core.lifecycle.record import IntentKind, Workload
 from sluice.core.moves.interruption import Kind
+from sluice.core.moves.restoring import RESTORE
 
 HOUR_MS: Final = 3_600_000
-RESTORE: Final = "restore"
 _NO_LOSS: Final = frozenset({RESTORE, Kind.REQUEST.value})
 
 

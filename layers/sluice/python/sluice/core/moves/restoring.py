@@ -18,6 +18,8 @@ from sluice.core.values.reasons import Reason
 
 Document = Mapping[str, Any]
 
+RESTORE: Final = "restore"
+"""The `why` of a run that could not start from its checkpoint (core.accounts.recovery)."""
 _PULLED: Final = frozenset({"ImagePullBackOff", "InvalidImageName"})
 """Not `ErrImagePull`, the first attempt: registries fail for a moment, too."""
 _CREATED: Final = frozenset({"CreateContainerError", "RunContainerError"})
@@ -26,13 +28,19 @@ _STARTED: Final = "StartError"
 """Why a container has ended that its runtime could not start."""
 
 
+def awaits_restore(workload: Workload) -> bool:
+    """Whether its run starts from dumped processes, and has not started yet."""
+    dumped = mode(workload.options) in DUMPING
+    return dumped and bool(workload.restore_from) and not workload.started_at
+
+
 def why_not_restored(workload: Workload, job: Document, pods: Sequence[Document]) -> str:
     """Why its run cannot start from its checkpoint, in the node's words; empty if it may yet.
 
     Nothing that happens after it has started is the checkpoint's fault. Of a Job that has failed
     and whose pods went with their machine nobody knows; it is given the benefit of the doubt.
     """
-    if not workload.restore_from or workload.started_at or mode(workload.options) not in DUMPING:
+    if not awaits_restore(workload):
         return ""
     ended = job_status.outcome(job)
     if ended is not None and (ended["succeeded"] or job_status.ended_by_deletion(job)):
@@ -75,7 +83,7 @@ def account(workload: Workload, source: str, kept: Sequence[Checkpoint]) -> dict
 
     Its workload stands still since the end of the run before it, if that one was moved.
     """
-    found: dict[str, Any] = {"why": "restore", "lost_ms": 0}
+    found: dict[str, Any] = {"why": RESTORE, "lost_ms": 0}
     before = workload.runs[-1] if workload.runs else {}
     if before.get("stopped_at"):
         found["stopped_at"] = before["stopped_at"]
