@@ -41,12 +41,51 @@ OF_A_JOBSET = [
 Change = Callable[[dict[str, Any]], object]
 
 
+POOLS = "/apis/karpenter.sh/v1/nodepools"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+BARE_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "bare", "labels": LABELS},
+    "spec": JOB["spec"]["template"]["spec"],
+}
+CORDON = {"spec": {"unschedulable": True}}
+
+
 @pytest.fixture(scope="module")
-def api(local_stack: Stack):
+def api(local_stack: Stack, foreign_pool: str, nodes: tuple[str, str]):
     apply_all(ApiServer(Layout(local_stack.state).kubeconfig), cluster_manifest([NAMESPACE]))
     with config.new_client_from_config(local_stack.endpoints.kubeconfig) as found:
-        await_policies(found)
+        await_policies(found, foreign_pool, nodes[1])
         yield found
+
+
+@pytest.fixture(scope="module")
+def foreign_pool(local_stack: Stack):
+    """A NodePool that nobody has handed over to Sluice."""
+    (pool, *_) = local_stack.api.call("GET", POOLS)["items"]
+    metadata = {"name": "foreign"}
+    given = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata}
+    local_stack.apply(given | {"spec": pool["spec"]})
+    yield "foreign"
+    local_stack.api.call("DELETE", f"{POOLS}/foreign")
+
+
+@pytest.fixture(scope="module")
+def nodes(local_stack: Stack):
+    """One that Karpenter could have bought, and one of somebody else."""
+    for name, labels in (("bought", {"karpenter.sh/nodepool": "spot"}), ("own", {})):
+        local_stack.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "spec": {"providerID": f"kind:///{name}"},
+            }
+        )
+    yield "bought", "own"
+    for name in ("bought", "own"):
+        local_stack.api.call("DELETE", f"/api/v1/nodes/{name}")
 
 
 def create(
@@ -105,13 +144,22 @@ def ask(
     return ""
 
 
-def await_policies(api: client.ApiClient) -> None:
-    """A policy takes a moment from the write to every request's check."""
-    for _ in range(100):
-        if create(api, JOB, group="system:masters"):
-            return
-        time.sleep(0.2)
-    pytest.fail("the policies do not take effect")
+def await_policies(api: client.ApiClient, foreign_pool: str, own_node: str) -> None:
+    """Each takes a moment of its own from the write to every request's check."""
+    masters, node = "system:masters", f"/api/v1/nodes/{own_node}"
+    awaited: dict[str, Callable[[], str]] = {
+        "Jobs of this namespace": lambda: create(api, JOB, group=masters),
+        "pods of this namespace": lambda: create(api, BARE_POD, path=PODS, group=masters),
+        "Sluice changes NodePools with": lambda: limited(api, foreign_pool),
+        "Sluice cordons the machines": lambda: change(api, node, CORDON, group="sluice:interrupt"),
+    }
+    for words, asked in awaited.items():
+        for _ in range(100):
+            if words in asked():
+                break
+            time.sleep(0.2)
+        else:
+            pytest.fail(f"the policy that says {words!r} does not take effect")
 
 
 def changed(edit: Change) -> dict[str, Any]:
@@ -232,28 +280,20 @@ def test_controllers_of_kubernetes_carry_on_with_jobs_but_make_none(
 
 
 def test_the_job_controller_makes_pods_of_sluices_jobs_alone(api: client.ApiClient) -> None:
-    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
     metadata = {"name": "made", "labels": LABELS, "ownerReferences": [owner]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     pod["spec"] = JOB["spec"]["template"]["spec"]
     controller = {"user": "system:kube-controller-manager", "group": "system:masters"}
 
-    assert create(api, pod, path=pods, **controller) == ""
-    assert "Sluice's Jobs alone" in create(api, pod, path=pods, group="system:masters")
+    assert create(api, pod, path=PODS, **controller) == ""
+    assert "Sluice's Jobs alone" in create(api, pod, path=PODS, group="system:masters")
     pod["metadata"] = metadata | {"labels": {"a": "b"}}
-    assert "Sluice's Jobs alone" in create(api, pod, path=pods, **controller)
+    assert "Sluice's Jobs alone" in create(api, pod, path=PODS, **controller)
 
 
 def test_a_bare_pod_is_refused(api: client.ApiClient) -> None:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "bare", "labels": LABELS},
-        "spec": JOB["spec"]["template"]["spec"],
-    }
-
-    answer = create(api, pod, group="system:masters", path=f"/api/v1/namespaces/{NAMESPACE}/pods")
+    answer = create(api, BARE_POD, group="system:masters", path=PODS)
 
     assert "Sluice's Jobs alone" in answer
 
@@ -268,25 +308,15 @@ def test_observe_cannot_create_jobs(api: client.ApiClient) -> None:
     assert 'cannot create resource "jobs"' in create(api, JOB, group="sluice:observe")
 
 
-POOLS = "/apis/karpenter.sh/v1/nodepools"
-
-
-@pytest.fixture(scope="module")
-def foreign_pool(api: client.ApiClient, local_stack: Stack):
-    """A NodePool that nobody has handed over to Sluice."""
-    (pool, *_) = local_stack.api.call("GET", POOLS)["items"]
-    metadata = {"name": "foreign"}
-    given = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata}
-    local_stack.apply(given | {"spec": pool["spec"]})
-    yield "foreign"
-    local_stack.api.call("DELETE", f"{POOLS}/foreign")
-
-
 def applied(api: client.ApiClient, pool: str, *, group: str = "sluice:act", **changes: Any) -> str:
     """What is said against a server-side apply, as act does it."""
     named = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": pool}}
     content = "application/apply-patch+yaml"
     return ask(api, "PATCH", f"{POOLS}/{pool}", named | changes, content, ("somebody", group))
+
+
+def limited(api: client.ApiClient, pool: str) -> str:
+    return applied(api, pool, spec={"limits": {"cpu": "0"}})
 
 
 def test_act_turns_the_knobs_of_pools_that_it_was_given(api: client.ApiClient) -> None:
@@ -315,11 +345,10 @@ def test_act_turns_nothing_else_of_a_pool(api: client.ApiClient, spec: dict[str,
 def test_act_takes_over_no_pool(api: client.ApiClient, foreign_pool: str) -> None:
     marked = {"metadata": {"labels": {"sluice.dev/managed": "true"}}}
 
-    limited = applied(api, foreign_pool, spec={"limits": {"cpu": "0"}})
     taken = change(api, f"{POOLS}/{foreign_pool}", marked)
     let_go = change(api, f"{POOLS}/spot", {"metadata": {"labels": None}})
 
-    assert "Sluice changes NodePools with the label" in limited
+    assert "Sluice changes NodePools with the label" in limited(api, foreign_pool)
     assert "Sluice changes NodePools with the label" in taken
     assert "no metadata of NodePools" in let_go
 
@@ -330,36 +359,18 @@ def test_administrators_keep_their_pools(api: client.ApiClient, foreign_pool: st
     assert applied(api, foreign_pool, group="system:masters", spec=changed) == ""
 
 
-@pytest.fixture(scope="module")
-def nodes(api: client.ApiClient, local_stack: Stack):
-    """One that Karpenter could have bought, and one of somebody else."""
-    for name, labels in (("bought", {"karpenter.sh/nodepool": "spot"}), ("own", {})):
-        local_stack.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": labels},
-                "spec": {"providerID": f"kind:///{name}"},
-            }
-        )
-    yield "bought", "own"
-    for name in ("bought", "own"):
-        local_stack.api.call("DELETE", f"/api/v1/nodes/{name}")
-
-
 def test_interrupt_cordons_machines_of_karpenter_and_does_nothing_else_to_nodes(
     api: client.ApiClient, nodes: tuple[str, str]
 ) -> None:
-    cordon = {"spec": {"unschedulable": True}}
     taint = {"spec": {"unschedulable": True, "taints": [{"key": "a", "effect": "NoExecute"}]}}
-    label = {"metadata": {"labels": {"a": "b"}}, **cordon}
+    label = {"metadata": {"labels": {"a": "b"}}, **CORDON}
 
     def said(node: str, patch: dict[str, Any]) -> str:
         return change(api, f"/api/v1/nodes/{node}", patch, group="sluice:interrupt")
 
     bought, own = nodes
-    assert said(bought, cordon) == ""
-    assert "NodePools only" in said(own, cordon)
+    assert said(bought, CORDON) == ""
+    assert "NodePools only" in said(own, CORDON)
     assert "changes nothing else" in said(bought, taint)
     assert "changes nothing else" in said(bought, label)
     assert "changes nothing else" in said(bought, {"spec": {"unschedulable": False}})
