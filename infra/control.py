@@ -152,8 +152,9 @@ class Control(cdk.Stack):
             function.allow_listing(self._state.bucket.bucket_arn, prefix)
         if shape.fetches_references:
             for bucket in self._configuration.submissions.manifest_buckets:
-                arn = self.format_arn(service="s3", region="", account="", resource=bucket)
-                function.allow_objects(["GetObject"], f"{arn}/*")
+                # Not the stack's own partition, which a set Region makes another word: findings
+                # are acknowledged by the words of a resource.
+                function.allow_objects(["GetObject"], f"arn:{cdk.Aws.PARTITION}:s3:::{bucket}/*")
 
     def _grant_calls(self, shape: FunctionShape) -> None:
         function = self.functions[shape.name]

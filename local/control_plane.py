@@ -12,6 +12,12 @@ from local.settings import Layout, Settings
 FAST = ("--kube-api-qps=2000", "--kube-api-burst=4000")
 
 
+def account_line(token: str, user: str, name: str) -> str:
+    """A line of the API server's token file for a service account, in the groups of one."""
+    _, _, namespace, _ = user.split(":")
+    return f'{token},{user},{name},"system:serviceaccounts,system:serviceaccounts:{namespace}"'
+
+
 def kubeconfig(endpoints: Endpoints, user: str, token: str) -> str:
     """A kubeconfig in JSON, which is YAML; it carries the authority, so it can be moved."""
     cluster = {

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from local.apply import ApiServer, apply_all, read_manifests
 from local.build import binary, definitions
-from local.control_plane import FAST, kubeconfig
+from local.control_plane import FAST, account_line, kubeconfig
 from local.endpoints import Endpoints
+from local.files import write_whole
 from local.parts import Health, Part
 from local.settings import Layout, Settings
 
@@ -20,12 +21,11 @@ OBJECTS = "jobset objects"  # the step that applies what the controller needs in
 MANIFESTS = Path(__file__).with_name("manifests") / NAME
 NAMESPACE = "jobset-system"
 USER = f"system:serviceaccount:{NAMESPACE}:jobset-controller-manager"
-GROUPS = f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"
 
 
 def account(token: str) -> str:
     """The controller's line of the API server's token file."""
-    return f'{token},{USER},{NAME},"{GROUPS}"'
+    return account_line(token, USER, NAME)
 
 
 def part(settings: Settings, endpoints: Endpoints, ports: dict[str, int], token: str) -> Part:
@@ -33,9 +33,9 @@ def part(settings: Settings, endpoints: Endpoints, ports: dict[str, int], token:
     layout = Layout(settings.state)
     folder = layout.certs / NAME
     folder.mkdir(exist_ok=True)
-    private(folder / "kubeconfig", kubeconfig(endpoints, NAME, token))
-    private(folder / "tls.crt", (layout.certs / "apiserver.crt").read_text())
-    private(folder / "tls.key", (layout.certs / "apiserver.key").read_text())
+    write_whole(folder / "kubeconfig", kubeconfig(endpoints, NAME, token))
+    write_whole(folder / "tls.crt", (layout.certs / "apiserver.crt").read_text())
+    write_whole(folder / "tls.key", (layout.certs / "apiserver.key").read_text())
     (folder / "configuration.json").write_text(json.dumps(configuration(folder, ports)))
     return Part(
         NAME,
@@ -78,8 +78,3 @@ def apply_objects(settings: Settings, endpoints: Endpoints, ports: dict[str, int
     server = ApiServer(Layout(settings.state).kubeconfig)
     apply_all(server, read_manifests(definitions(settings.cache, NAME), {}))
     apply_all(server, read_manifests(MANIFESTS, values))
-
-
-def private(path: Path, text: str) -> None:
-    path.touch(0o600)
-    path.write_text(text)

@@ -9,18 +9,18 @@ session. Source: the documentation of EKS Pod Identity and of the AWS SDKs' cont
 """
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from local.json_answers import JsonHandler
 from local.node.api import ApiError, KubernetesApi
 
 Json = dict[str, Any]
@@ -126,10 +126,8 @@ def trusts(policy: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
     return allowed >= NEEDED
 
 
-def handler(identity: PodIdentity) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+def handler(identity: PodIdentity) -> type[JsonHandler]:
+    class Handler(JsonHandler):
         def do_GET(self) -> None:
             if self.path != PATH:
                 return self.answer(200 if self.path == "/" else 404, {})
@@ -139,17 +137,6 @@ def handler(identity: PodIdentity) -> type[BaseHTTPRequestHandler]:
                 print(f"refused: {error}", file=sys.stderr, flush=True)
                 return self.answer(400, {"message": str(error)})
             return self.answer(200, found)
-
-        def answer(self, status: int, document: Json) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Successes are not worth a line, and tokens are never logged."""
 
     return Handler
 

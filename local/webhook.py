@@ -10,7 +10,6 @@ there, and the role is looked up among the cluster's access entries.
 import argparse
 import base64
 import binascii
-import json
 import os
 import re
 import sys
@@ -22,12 +21,14 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import boto3
 from botocore.exceptions import ClientError
+
+from local.json_answers import JsonHandler
 
 Json = dict[str, Any]
 
@@ -192,32 +193,19 @@ class AccessEntries:
         ]
 
 
-def handler(webhook: Webhook) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+def handler(webhook: Webhook) -> type[JsonHandler]:
+    class Handler(JsonHandler):
         def do_GET(self) -> None:
-            self.answer({"status": "ok"})
+            self.answer(200, {"status": "ok"})
 
         def do_POST(self) -> None:
-            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            review = self.document()
             try:
                 status = webhook.review(review["spec"]["token"], datetime.now(UTC))
             except (TokenRefusedError, ClientError, OSError) as error:
                 print(f"refused: {error}", file=sys.stderr, flush=True)
                 status = {"authenticated": False, "error": str(error)}
-            self.answer({**review, "status": status})
-
-        def answer(self, document: Json) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            """Successes are not worth a line, and tokens are never logged."""
+            self.answer(200, {**review, "status": status})
 
     return Handler
 

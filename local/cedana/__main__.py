@@ -8,11 +8,12 @@
 import argparse
 import json
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from local.cedana.service import Service
+from local.json_answers import JsonHandler
 from local.node.api import KubernetesApi
 
 Answer = tuple[int, Any]
@@ -45,28 +46,21 @@ def answer(service: Service, method: str, path: str, body: dict[str, Any]) -> An
     return NOT_FOUND
 
 
-def handler(service: Service, token: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+def handler(service: Service, token: str) -> type[JsonHandler]:
+    class Handler(JsonHandler):
         def handle_call(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length) or b"{}")
+            body = self.document()
             known = self.headers.get("Authorization") == f"Bearer {token}"
             open_to_all = self.path == "/healthz"
-            status, document = (
-                answer(service, self.command, self.path, body)
-                if known or open_to_all
-                else (401, {"error": "unauthorized"})
+            self.answer(
+                *(
+                    answer(service, self.command, self.path, body)
+                    if known or open_to_all
+                    else (401, {"error": "unauthorized"})
+                )
             )
-            written = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(written)))
-            self.end_headers()
-            self.wfile.write(written)
 
-        do_GET = do_POST = do_PATCH = do_PUT = handle_call  # noqa: N815 - as its base wants it
+        do_GET = do_POST = do_PATCH = do_PUT = handle_call
 
     return Handler
 

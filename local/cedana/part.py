@@ -10,10 +10,9 @@ import sys
 import boto3
 
 from local.apply import ApiServer, apply_all, read_manifests
-from local.control_plane import kubeconfig
+from local.control_plane import account_line, kubeconfig
 from local.endpoints import Endpoints
-from local.files import write_json
-from local.jobset import private
+from local.files import write_json, write_whole
 from local.parts import Health, Part
 from local.settings import MANIFESTS, Layout, Settings
 
@@ -22,12 +21,11 @@ OBJECTS = "cedana objects"  # the step that gives its account rights and stores 
 NAMESPACE = "cedana-systems"
 ACCOUNT = f"{NAMESPACE}/{NAME}"
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
-GROUPS = f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"
 
 
 def account(token: str) -> str:
     """Its line of the API server's token file."""
-    return f'{token},{USER},{NAME},"{GROUPS}"'
+    return account_line(token, USER, NAME)
 
 
 def part(settings: Settings, endpoints: Endpoints, ports: dict[str, int], token: str) -> Part:
@@ -35,7 +33,7 @@ def part(settings: Settings, endpoints: Endpoints, ports: dict[str, int], token:
     layout = Layout(settings.state)
     folder = layout.certs / NAME
     folder.mkdir(exist_ok=True)
-    private(folder / "kubeconfig", kubeconfig(endpoints, NAME, token))
+    write_whole(folder / "kubeconfig", kubeconfig(endpoints, NAME, token))
     return Part(
         NAME,
         (

@@ -35,7 +35,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815 - the names that http.server calls
+    do_GET = do_POST = do_DELETE = answer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as its base
         pass

@@ -1,11 +1,23 @@
 from collections import Counter
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from cfnlint.api import ManualArgs, lint
 
 from infra.acknowledgements import acknowledged
-from tests.unit.infra.conftest import Assembly
+from tests.unit.infra.conftest import SETTINGS, Assembly, synthesize
+
+
+def test_the_same_findings_are_explained_in_a_named_region(
+    assembly: Assembly, tmp_path: Path
+) -> None:
+    named = synthesize(SETTINGS | {"region": "eu-west-1"}, tmp_path)
+    (here,) = [r for r in named.report()["pluginReports"] if r["pluginName"] == "AwsSolutions"]
+    (there,) = [r for r in assembly.report()["pluginReports"] if r["pluginName"] == "AwsSolutions"]
+
+    assert here["violations"] == []
+    assert len(here["suppressedViolations"]) == len(there["suppressedViolations"])
 
 
 def test_cdk_nag_finds_nothing_that_is_not_explained(assembly: Assembly) -> None:
