@@ -88,7 +88,8 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     )
     yield "Machine", ", ".join(filter(None, machine))
     yield "Flavors", amounts(found.get("flavors") or {})
-    yield "Last checkpoint", between(found.get("lastCheckpointAt"), now_ms)
+    saved = between(found.get("lastCheckpointAt"), now_ms)
+    yield "Last checkpoint", saved and f"{saved} ago"
     yield "Cost", money(found.get("costUsd"))
     yield "Spot saves", money(found.get("savedUsd"))
     if moves := found.get("interruptions"):

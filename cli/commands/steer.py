@@ -94,7 +94,7 @@ def _steer(
         _show(found, [f"would {verb}"] * len(found), output)
         return
     if not workloads and found:
-        require_yes(f"{verb} {len(found)} workloads", yes=yes)
+        require_yes(f"{verb} {len(found)} workload(s)", yes=yes)
     changed, results, failures = [], [], []
     for each in found:
         try:

@@ -143,12 +143,13 @@ def deliver(
     app.outbox(transport)(letters)
     sent_at = app.now()
     ids = [each.id for each in submissions]
+    named = " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
     if not (wait or follow):
         _show(submissions, [_sent(known.get(i)) for i in ids], output)
         if output in {"table", "wide"}:
-            hint(f"follow with `sluice wait {ids[0]}`, or `sluice why {ids[0]}` while it waits")
+            hint(f"follow with `sluice wait {named}`, or `sluice why {ids[0]}` while it waits")
     else:
-        hint("submitted " + " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else ""))
+        hint(f"submitted {named}")
     digests = {each.id: digest(withheld(each.judged)) for each in submissions}
     if follow:
         from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - only if asked

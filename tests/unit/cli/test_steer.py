@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record import Intent, IntentKind, moves
+from sluice.core.values.reasons import Reason
+
 from tests.unit.api.control_plane import ADMIN, ControlPlane, native
 from tests.unit.cli.terminal import Terminal, items
 
@@ -117,6 +121,19 @@ def test_what_runs_cannot_be_held_and_what_ended_cannot_be_requeued() -> None:
     assert "cancel or requeue it" in held.stderr
     assert requeued.exit_code == 5
     assert "new idempotency key" in requeued.stderr
+
+
+def test_who_is_being_moved_is_not_requeued_and_is_told_so() -> None:
+    terminal, running, _ = full_house()
+    record = terminal.plane.workloads.rows[running]
+    lost = Intent(IntentKind.MIGRATE, Reason.WAITING_FOR_REPLACEMENT, "node-1: spot")
+    assert terminal.plane.workloads.apply([lifecycle.reclaim(record, lost)]) == [True]
+
+    requeued = terminal("requeue", running)
+
+    assert requeued.exit_code == 5
+    assert "is being moved and keeps its quota" in requeued.stderr
+    assert moves(terminal.plane.workloads.rows[running])
 
 
 def test_a_class_changes_the_order_and_a_higher_number_needs_an_administrator() -> None:

@@ -151,6 +151,8 @@ def test_a_machine_that_dies_without_notice_is_replaced_at_once(town: Town) -> N
 
     assert town.row("w").generation == 1
     assert town.kubernetes.running() == ["w"]
+    (noticed, *_) = [e for e in town.timeline.lines if e.what == "InterruptionNoticed"]
+    assert "is gone, without a warning that left time: stopping" in noticed.message
     town.check()
 
 

@@ -132,6 +132,8 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
     [
         ({"checkpoint": {"mode": "magic"}}, "spec.checkpoint.mode"),
         ({"checkpoint": {"signal": "SIGKILL"}}, "spec.checkpoint.signal"),
+        ({"checkpoint": {"mode": "none", "interval": "5m"}}, "spec.checkpoint.interval"),
+        ({"checkpoint": {"mode": "none", "uri": "s3://a/b"}}, "spec.checkpoint.uri"),
         ({"checkpoint": {"grace": "111s"}}, "spec.checkpoint.grace"),
         ({"checkpoint": {"uri": "https://x"}}, "spec.checkpoint.uri"),
         (

@@ -14,7 +14,7 @@ from sluice.core.intake.submission import kubernetes_object
 from sluice.core.kinds.model import ResourceFlavor
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after, moves
 from sluice.core.moves import cedana
 from sluice.core.values.reasons import Reason
 from sluice.errors import (
@@ -41,7 +41,7 @@ from sluice.ports import (
 from sluice.usecases.configuration import configured, market_of
 from sluice.usecases.courier import Courier
 from sluice.usecases.leaving import leaving_spot
-from sluice.usecases.migrate import Migrate, make_room, moves, waits_at_gate, was_moved
+from sluice.usecases.migrate import Migrate, make_room, waits_at_gate, was_moved
 from sluice.usecases.parts import HandOut, are_handed_out
 from sluice.usecases.stopping import find
 from sluice.usecases.weighing import Weigh

@@ -17,7 +17,7 @@ from sluice.core.intake.replacement import placeholder
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload, moves
 from sluice.core.moves import at_risk, checkpointing, migration, story
 from sluice.core.moves.at_risk import AtRisk, most_valuable_first
 from sluice.core.moves.interruption import (
@@ -53,7 +53,7 @@ from sluice.ports import (
 )
 from sluice.usecases.configuration import configured
 from sluice.usecases.leaving import Room, leaving_spot
-from sluice.usecases.migrate import moves
+from sluice.usecases.steps import take_step
 from sluice.usecases.stopping import pods_of, stop
 from sluice.usecases.weighing import Weigh, with_gang
 
@@ -327,13 +327,7 @@ class Interrupt:
         )
 
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
-        """The record after a step that holds; otherwise as somebody else has left it."""
-        if self.migrations.apply([step]) != [True]:
-            return self.migrations.get(step.before.id) or step.before
-        now = step.after(step.before)
-        if lines := story.news(step.before, now, workload):
-            self.timeline.append(lines)
-        return now
+        return take_step(self.migrations, self.timeline, workload, step)
 
     def mark(
         self, cluster: Cluster, pods: Iterable[Mapping[str, Any]], marks: Mapping[str, str]

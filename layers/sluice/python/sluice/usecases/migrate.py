@@ -13,7 +13,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after, moves
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.moves import (
     cedana,
@@ -53,6 +53,7 @@ from sluice.ports import (
     Timeline,
     Workloads,
 )
+from sluice.usecases.steps import take_step
 from sluice.usecases.stopping import pods_of, stop
 
 MOST_PIECES = 512
@@ -355,13 +356,7 @@ class Migrate:
                 remove(cluster, pod)
 
     def advance(self, workload: Workload, step: migration.Advance) -> Migration:
-        """The record after a step that holds; otherwise as somebody else has left it."""
-        if self.migrations.apply([step]) != [True]:
-            return self.migrations.get(step.before.id) or step.before
-        now = step.after(step.before)
-        if lines := story.news(step.before, now, workload):
-            self.timeline.append(lines)
-        return now
+        return take_step(self.migrations, self.timeline, workload, step)
 
 
 def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
@@ -415,14 +410,6 @@ def make_room(cluster: Cluster, workload: Workload) -> None:
 def remove(cluster: Cluster, pod: Document) -> None:
     at = pod["metadata"]
     cluster.delete("Pod", NAMESPACE, at["name"], uid=at["uid"], grace_seconds=0)
-
-
-def moves(workload: Workload) -> bool:
-    return (
-        workload.state is State.RECLAIMING
-        and workload.intent is not None
-        and workload.intent.kind is IntentKind.MIGRATE
-    )
 
 
 def will_use_placeholder(workload: Workload, now: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.happenings import happenings, unrecorded
-from sluice.core.lifecycle.record import TERMINAL, IntentKind, State, Workload, awaits_release
+from sluice.core.lifecycle.record import TERMINAL, State, Workload, awaits_release, moves
 from sluice.ports import Bus, Commands, Kicks, Provisions, Timeline
 
 
@@ -71,9 +71,8 @@ def wants_command(change: Changed) -> bool:
     if now.state is State.ADMITTED:
         return not now.gated and (fresh or (before is not None and before.gated))
     if now.state is State.RECLAIMING:
-        migrating = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
         fenced = now.gone and not (before is not None and before.gone)
-        return (fresh and not now.gone) or (migrating and fenced)
+        return (fresh and not now.gone) or (moves(now) and fenced)
     return False
 
 

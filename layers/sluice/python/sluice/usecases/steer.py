@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.record import TERMINAL, Intent, IntentKind, State, Workload, phase
+from sluice.core.lifecycle.record import (
+    TERMINAL,
+    Intent,
+    IntentKind,
+    State,
+    Workload,
+    moves,
+    phase,
+)
 from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json
 
@@ -91,6 +99,11 @@ class Steer:
                 return Decision(lifecycle.reclaim(workload, intent), "being requeued")
             if workload.state is State.PENDING:
                 return Decision(None, "waits already")
+            if moves(workload):
+                raise ConflictError(
+                    f"workload {workload.id} is being moved and keeps its quota",
+                    hint="requeue it once it has its new machine, or cancel it",
+                )
             if workload.state is State.RECLAIMING:
                 return Decision(None, "is being stopped already")
             raise ConflictError(

@@ -10,7 +10,7 @@ from sluice.core.accounts import machines
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
-from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, moves
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
 from sluice.core.moves.cedana import is_entrusted
 from sluice.core.moves.checkpointing import DUMPING, mode
@@ -304,9 +304,8 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
         if workload.state is State.DISPATCHED and workload.id in seen.gated.values():
             late.append(workload.id)
         elif workload.state is State.RECLAIMING:
-            migrating = workload.intent and workload.intent.kind is IntentKind.MIGRATE
             deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
-            if migrating or not (workload.gone or (deleting and not _left_behind(seen, key))):
+            if moves(workload) or not (workload.gone or (deleting and not _left_behind(seen, key))):
                 late.append(workload.id)
         elif _dispatch_is_late(workload, job, now - LATE_DISPATCH_MS) and key not in seen.reminded:
             seen.reminded.add(key)

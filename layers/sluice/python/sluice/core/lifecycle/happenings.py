@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core.lifecycle import checks
-from sluice.core.lifecycle.record import ON_CLUSTER, TERMINAL, IntentKind, State, Workload
+from sluice.core.lifecycle.record import ON_CLUSTER, TERMINAL, IntentKind, State, Workload, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,9 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
         yield Happening(now, at, "Reprioritized", message)
     elif now.state in ON_CLUSTER and now.reason.get("code") and now.reason != before.reason:
         yield Happening(now, at, "Hindered", now.reason["message"], {"reason": now.reason["code"]})
-    moving = now.intent is not None and now.intent.kind is IntentKind.MIGRATE
     yield from _of_checks(before, now, at)
     yield from _of_waits(before, now)
-    if now.gone and not (before is not None and before.gone) and not moving:
+    if now.gone and not (before is not None and before.gone) and not moves(now):
         # The record of a move tells the same as SourceFenced, and to the millisecond.
         yield Happening(now, at, "Stopped", "nothing of it runs any more")
     if before is not None and before.reservation and not now.reservation:

@@ -250,6 +250,7 @@ def _checkpoint(fields: SpecFields) -> Checkpoint:
         mode = CheckpointMode.NONE.value
     if mode == CheckpointMode.CEDANA and fields.has("signal"):
         fields.wrong("signal", "remove it: Cedana saves the processes, which hear nothing of it")
+    _refuse_what_none_ignores(written, fields)
     found = Checkpoint(mode=mode)
     if fields.has("signal") or written == "signal":
         found["signal"] = fields.text("signal", "SIGUSR1")
@@ -267,6 +268,12 @@ def _checkpoint(fields: SpecFields) -> Checkpoint:
             fields.wrong("uri", "must be s3://BUCKET/PREFIX")
     fields.close()
     return found
+
+
+def _refuse_what_none_ignores(mode: str, fields: SpecFields) -> None:
+    if mode == CheckpointMode.NONE:
+        for each in filter(fields.has, ("signal", "interval", "retain", "uri")):
+            fields.wrong(each, "remove it, or choose another mode: with none nothing is saved")
 
 
 def _recovery(fields: SpecFields, options: Options) -> None:

@@ -196,12 +196,19 @@ class Change:
     append: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+def moves(workload: Workload) -> bool:
+    """Whether it leaves its machine, and takes its quota along."""
+    intent = workload.intent
+    leaves = workload.state is State.RECLAIMING and intent is not None
+    return leaves and intent_of(workload).kind is IntentKind.MIGRATE
+
+
 def awaits_release(workload: Workload) -> bool:
     """Whether `admit` has quota of this workload to give back."""
     if workload.reservation is None:
         return False
     if workload.state is State.RECLAIMING:
-        return workload.gone and intent_of(workload).kind is not IntentKind.MIGRATE
+        return workload.gone and not moves(workload)
     return workload.state in TERMINAL
 
 

@@ -309,6 +309,3 @@ def abandoned(migration: Migration, why: str) -> Advance:
     """It ended otherwise: cancelled, finished by itself, or back in its queue."""
     stages = (*_BEFORE_STOP, Stage.FENCED, Stage.RESTORING)
     return Advance(migration, stages, {"stage": Stage.LOST, "error": why})
-
-
-_CAUSES: Final[Mapping[str, str]] = {Kind.REQUEST: "the wish", Kind.YIELD: "it was told to go"}

@@ -9,10 +9,11 @@ from typing import Any, Final
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Workload
-from sluice.core.moves.interruption import Kind
-from sluice.core.moves.migration import _CAUSES, Migration, Saved, Stage
+from sluice.core.moves.interruption import LOSSES, Kind
+from sluice.core.moves.migration import Migration, Saved, Stage
 from sluice.core.moves.standstill import downtime_ms
 
+_CAUSES: Final[Mapping[str, str]] = {Kind.REQUEST: "the wish", Kind.YIELD: "it was told to go"}
 _LINES: Final[Sequence[tuple[str, str]]] = (
     ("noticed_at", "InterruptionNoticed"),
     ("received_at", "CheckpointDecided"),
@@ -68,11 +69,7 @@ def news(before: Migration, now: Migration, workload: Workload) -> list[Happenin
 def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
     match what:
         case "InterruptionNoticed":
-            if m.kind == Kind.REQUEST:
-                return f"a user asked to move it from {m.node}", {"kind": m.kind}
-            left = max(0, m.deadline - m.received_at) / 1000
-            text = f"{m.node} ({m.instance}) goes away: {m.kind}; {left:.0f} s are left"
-            return text, {"instance": m.instance, "kind": m.kind, "deadline": m.deadline}
+            return _noticed(m)
         case "CheckpointDecided":
             return m.reason, {"driver": m.driver.value, "action": m.action.value, **m.numbers}
         case "ReplacementReady":
@@ -89,6 +86,17 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
             text = f"generation {m.generation + 1} starts from {_source(m)}"
             return text, {"from": m.checkpoint}
     return _resumed(m)
+
+
+def _noticed(m: Migration) -> tuple[str, dict[str, Any]]:
+    if m.kind == Kind.REQUEST:
+        return f"a user asked to move it from {m.node}", {"kind": m.kind}
+    left = max(0, m.deadline - m.received_at) / 1000
+    goes = f"goes away: {m.kind}; {left:.0f} s are left"
+    if m.kind in LOSSES:
+        goes = f"is gone, without a warning that left time: {m.kind}"
+    detail = {"instance": m.instance, "kind": m.kind, "deadline": m.deadline}
+    return f"{m.node} ({m.instance}) {goes}", detail
 
 
 def _source(m: Migration) -> str:

@@ -25,6 +25,7 @@ from sluice.core.lifecycle.record import (
     State,
     Workload,
     awaits_release,
+    moves,
 )
 from sluice.core.lifecycle.reservations import Cells, added, cells, held_by, negative, per_resource
 from sluice.core.lifecycle.runs import queued_at
@@ -400,9 +401,7 @@ def holding(workload: Workload) -> model.Holding:
 
 def yields(workload: Workload) -> bool:
     """Whether its quota comes back once its pods are gone; a migration keeps it."""
-    intent = workload.intent
-    moves = intent is not None and intent.kind is IntentKind.MIGRATE
-    return workload.state is State.RECLAIMING and not moves
+    return workload.state is State.RECLAIMING and not moves(workload)
 
 
 def unlisted(cq: str, amounts: Cells) -> model.Holding:
