@@ -111,6 +111,32 @@ def test_a_run_starts_when_its_pods_were_ready_however_late_that_is_seen() -> No
     assert plane.record().started_at == at + 999
 
 
+def test_a_run_ends_when_its_job_did_however_late_that_is_seen() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    at = int(datetime(2027, 1, 15, 8, 0, 4, tzinfo=UTC).timestamp() * 1000)
+    ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2027-01-15T08:00:04Z"}
+    set_status(plane, "Job", JOB, conditions=[ended])
+    plane.clock.time = at + 34 * SECOND
+
+    plane.look()
+
+    assert plane.record().finished_at == at + 999
+
+
+def test_a_run_never_ends_before_it_was_dispatched_whatever_other_clocks_say() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+    ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-15T08:00:04Z"}
+    set_status(plane, "Job", JOB, conditions=[ended])
+
+    plane.look()
+
+    assert plane.record().finished_at == plane.record().dispatched_at > 0
+
+
 def test_looking_again_finishes_nothing_twice() -> None:
     plane = Plane()
     plane.dispatched()

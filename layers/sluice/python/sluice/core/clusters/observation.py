@@ -185,11 +185,20 @@ def judge(workload: Workload, seen: Seen, now: int, pods_ready_ms: int) -> Itera
         settled = not job_status.outlive_their_job(pods)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed and settled:
             machine = machines.held(pods, seen.inventory, workload.machine)
-            yield lifecycle.finish(workload, _result(ended, pods), now, machine)
+            ended_at = max(
+                _to_the_second(job_status.ended_at(job), now),
+                workload.started_at or workload.dispatched_at,
+            )
+            yield lifecycle.finish(workload, _result(ended, pods), ended_at, machine)
     elif workload.state is State.DISPATCHED:
         machine = machines.held(pods, seen.inventory, workload.machine)
         for change in _ongoing(workload, job, pods, seen.warned, now, pods_ready_ms):
             yield lifecycle.noting(change, machine)
+
+
+def _to_the_second(told: int, now: int) -> int:
+    """When something happened of which Kubernetes tells the second, or (0) nothing."""
+    return min(now, told + 999) if told else now
 
 
 def _ongoing(
@@ -205,8 +214,7 @@ def _ongoing(
         yield lifecycle.reclaim(workload, too_dear)
     elif not workload.started_at:
         if job_status.all_ready(job):
-            ready_at = job_status.ready_at(pods)
-            seen_at = min(now, ready_at + 999) if ready_at else now  # told in whole seconds
+            seen_at = _to_the_second(job_status.ready_at(pods), now)
             yield lifecycle.start(workload, max(seen_at, workload.dispatched_at))
         else:
             yield from _not_started(workload, pods, warned, now, pods_ready_ms)
