@@ -38,13 +38,19 @@ class Nodes:
 
 
 class Agent:
-    """An order is carried out once while this program lives."""
+    """Carries out one order of a pod at a time, the newest that it bears.
+
+    One that was replaced before its turn is nobody's wish any more. One that comes back after
+    another was answered is carried out again: its answer has been overwritten.
+    """
 
     def __init__(self, api: client.CoreV1Api, nodes: Nodes, saver: Saver) -> None:
         self.api = api
         self.nodes = nodes
         self.saver = saver
-        self.taken: set[tuple[str, str]] = set()  # uid of the pod, name of the order
+        self.wanted: dict[str, Order | None] = {}  # by uid of each pod that is being saved
+        self.said: dict[str, str] = {}  # by uid, which order was answered last
+        self.lock = threading.Lock()
         self.met: set[str] = set()  # by uid
         self.pool = ThreadPoolExecutor(AT_ONCE, "save")
 
@@ -75,6 +81,7 @@ class Agent:
                 uid = event["object"]["metadata"]["uid"]
                 self.saver.holds.forget(uid)
                 self.met.discard(uid)
+                self.said.pop(uid, None)
 
     def look(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
@@ -88,11 +95,33 @@ class Agent:
             self.saver.holds.going(metadata["uid"], grace, borne_by(pod))
         elif ORDER not in (metadata.get("annotations") or {}):
             self.saver.holds.recalled(metadata["uid"])
-        order = order_of(pod)
-        if order is None or (order.uid, order.name) in self.taken:
-            return
-        self.taken.add((order.uid, order.name))
-        self.pool.submit(self._carry_out, order).add_done_callback(_tell)
+        self.want(metadata["uid"], order_of(pod))
+
+    def want(self, uid: str, order: Order | None) -> None:
+        """Begin at once, or after what is under way for the same pod; None: nothing more."""
+        with self.lock:
+            if order is not None and self.said.get(uid) == order.name:
+                return  # the event is older than the answer
+            busy = uid in self.wanted
+            if order is not None or busy:
+                self.wanted[uid] = order
+        if order is not None and not busy:
+            self._begin(order)
+
+    def _begin(self, order: Order) -> None:
+        self.pool.submit(self._take_turn, order).add_done_callback(_tell)
+
+    def _take_turn(self, order: Order) -> None:
+        """Carries it out, and sees to it that what its pod wants by then is next."""
+        try:
+            self._carry_out(order)
+        finally:
+            with self.lock:
+                self.said[order.uid] = order.name
+                next_one = self.wanted.pop(order.uid)
+                if next_one is not None and next_one.name != order.name:
+                    self.wanted[order.uid] = next_one
+                    self._begin(next_one)
 
     def _carry_out(self, order: Order) -> None:
         if not self.nodes.serve(self.api, order.node):

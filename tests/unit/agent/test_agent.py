@@ -192,6 +192,114 @@ def test_an_order_is_carried_out_once_on_a_served_node(tmp_path: Path, nodes: No
     assert (name, namespace, patch["metadata"]["uid"]) == ("pod-1", "team", "u-1")
 
 
+@dataclass
+class SlowMachine(FakeMachine):
+    """Dumps when it is let, and tells how many dumps were under way at once."""
+
+    let: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    begun: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    at_once: list[int] = field(default_factory=list)
+    under_way: int = 0
+
+    def checkpoint(self, namespace: str, pod: str, container: str, *, seconds: int) -> Path:
+        self.under_way += 1
+        self.at_once.append(self.under_way)
+        self.begun.release()
+        assert self.let.acquire(timeout=PATIENCE_SECONDS)
+        self.under_way -= 1
+        return super().checkpoint(namespace, pod, container, seconds=seconds)
+
+
+class Orders:
+    """An agent with a slow machine, and what it has answered so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.machine, self.api = SlowMachine(folder), FakeApi()
+        saver = Saver(lambda _: self.machine, self.machine, lambda: self.machine, ())
+        self.agent = Agent(self.api, Nodes(name="node-1"), saver)  # type: ignore[arg-type]
+        self.done = "null"
+
+    def bear(self, order: str | None) -> None:
+        """The pod bears this order, beside the newest answer."""
+        marks = ORDERED | {"checkpoint_done": self.done}
+        marks = marks | {"checkpoint_order": order} if order else marks
+        pod = a_pod(**marks)
+        if order is None:
+            del pod["metadata"]["annotations"][orders.ORDER]
+        self.agent.look(pod)
+
+    def dump(self) -> str:
+        """Let one dump happen; to which order it is answered."""
+        known = len(self.api.patched)
+        assert self.machine.begun.acquire(timeout=PATIENCE_SECONDS)
+        self.machine.let.release()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(self.api.patched) == known:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        self.done = self.api.patched[-1][2]["metadata"]["annotations"][orders.DONE]
+        return str(json.loads(self.done)["order"])
+
+    def idle(self) -> bool:
+        return not self.machine.begun.acquire(timeout=0.2)
+
+
+def test_a_pod_is_dumped_for_one_order_at_a_time_and_for_the_newest(tmp_path: Path) -> None:
+    pod = Orders(tmp_path)
+
+    for order in ("rebalance-1", "first-0", "rebalance-2", "first-0"):
+        pod.bear(order)
+
+    assert [pod.dump(), pod.dump()] == ["rebalance-1", "first-0"]
+    assert pod.machine.at_once == [1, 1]
+    pod.bear("first-0")
+    assert pod.idle()
+
+
+def test_an_order_whose_answer_was_overwritten_is_carried_out_again(tmp_path: Path) -> None:
+    pod = Orders(tmp_path)
+    pod.bear("first-0")
+    assert pod.dump() == "first-0"
+    pod.bear("rebalance-2")
+    assert pod.dump() == "rebalance-2"
+
+    pod.bear("first-0")
+
+    assert pod.dump() == "first-0"
+
+
+def test_an_order_that_is_taken_back_before_its_turn_is_not_carried_out(tmp_path: Path) -> None:
+    pod = Orders(tmp_path)
+    pod.bear("rebalance-1")
+    pod.bear("move-0")
+
+    pod.bear(None)
+
+    assert pod.dump() == "rebalance-1"
+    assert pod.idle()
+
+
+def test_an_answer_that_nobody_takes_does_not_keep_the_next_order_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = Orders(tmp_path)
+    take, refused = pod.api.patch_namespaced_pod, threading.Event()
+
+    def refuse(*_: Any) -> None:
+        monkeypatch.setattr(pod.api, "patch_namespaced_pod", take)
+        refused.set()
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(pod.api, "patch_namespaced_pod", refuse)
+    pod.bear("rebalance-1")
+    pod.bear("first-0")
+    pod.machine.let.release()
+    assert refused.wait(PATIENCE_SECONDS)
+    assert pod.machine.begun.acquire(timeout=PATIENCE_SECONDS)
+
+    assert pod.dump() == "first-0"
+
+
 @pytest.mark.parametrize("nodes", [Nodes(name="other"), Nodes(label="sluice.dev/node=kubelet")])
 def test_nodes_of_others_are_left_to_them(tmp_path: Path, nodes: Nodes) -> None:
     machine, api = FakeMachine(tmp_path), FakeApi()

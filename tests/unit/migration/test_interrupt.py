@@ -379,6 +379,50 @@ def test_a_rebalance_recommendation_saves_and_moves_nobody(town: Town) -> None:
     assert pod["metadata"]["annotations"]["sluice.dev/checkpoint-order"].startswith("rebalance-")
 
 
+def recommendation(town: Town, node: str, *, later_ms: int = 0) -> dict[str, Any]:
+    detail = {"instance-id": town.instance(node)}
+    at = town.clock.now() + later_ms
+    return town.event("EC2 Instance Rebalance Recommendation", at, detail)
+
+
+def order_on(town: Town, name: str = "w") -> str:
+    (pod,) = town.kubernetes.list("Pod", selector=f"sluice.dev/workload={name}")[0]
+    return str(pod["metadata"]["annotations"].get("sluice.dev/checkpoint-order", ""))
+
+
+def test_a_recommendation_by_two_channels_orders_one_checkpoint(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    town.clock.time -= town.clock.now() % 120_000
+    town.hear(recommendation(town, node))
+    ordered = order_on(town)
+
+    town.hear(recommendation(town, node, later_ms=1_800))
+
+    assert order_on(town) == ordered != ""
+
+
+@pytest.mark.parametrize("advised_first", [True, False])
+def test_a_recommendation_beside_the_warning_does_not_disturb_the_move(
+    town: Town, *, advised_first: bool
+) -> None:
+    node = town.runs("w", "kubelet")
+    news = [recommendation(town, node), town.notice(node), recommendation(town, node)]
+
+    for event in news if advised_first else news[1:]:
+        town.hear(event)
+
+    assert order_on(town) == "first-0"
+    town.save()
+    town.kubernetes.provide()
+    town.obey("w")
+    town.clock.pass_ms(5_000)
+    town.save()
+    town.obey("w")
+    town.obey("w")
+    assert town.row("w").restore_from != ""
+    town.check()
+
+
 def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:
     town.hear(town.notice(town.runs("w")))
     town.clock.pass_ms(7_000)

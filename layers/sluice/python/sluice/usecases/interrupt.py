@@ -216,10 +216,20 @@ class Interrupt:
     def order_extra(
         self, cluster: Cluster, at_risk: Iterable[AtRisk], notice: Notice
     ) -> tuple[str, ...]:
-        """A checkpoint more, and nobody moves: recommendations far outnumber interruptions."""
-        able = [r for r in at_risk if can_be_ordered(r.workload.options) and not r.no_set]
+        """A checkpoint more, and nobody moves: recommendations far outnumber interruptions.
+
+        Event bus and metadata tell the same at times seconds apart, often with the warning itself:
+        it is one order, and none for who moves already.
+        """
+        able = [
+            r
+            for r in at_risk
+            if r.workload.state is State.DISPATCHED
+            and can_be_ordered(r.workload.options)
+            and not r.no_set
+        ]
         for each in able:
-            self.mark(cluster, each.all_pods, {ORDER: f"{notice.kind}-{notice.at}"})
+            self.mark(cluster, each.all_pods, {ORDER: f"{notice.kind}-{notice.at // NOTICE_MS}"})
         return tuple(each.workload.id for each in able)
 
     def leave(
