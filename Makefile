@@ -26,7 +26,7 @@ check: setup ## A developer's loop: linters, types, import contracts, unit and p
 test: setup ## The gate: check, then the embedded stack (builds the control plane if need be)
 	$(MAKE) --no-print-directory check
 	$(BIN)/sluice local prepare
-	for part in tests/contract/local/test_kept_state.py tests/unit tests/contract tests/e2e; do \
+	for part in tests/contract/local/test_kept_state.py tests/unit tests/contract tests/kubelets tests/e2e; do \
 	  $(JSII) $(BIN)/pytest -q -p no:randomly -m "(stack or kubelet) and not soak" $$part || exit 1; done
 
 soak: setup ## Minutes more on the embedded stack: beside Karpenter's own queue, NodePools and a sold-out market

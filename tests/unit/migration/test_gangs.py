@@ -283,11 +283,10 @@ def test_a_machine_that_cannot_dump_decides_for_all(town: Town) -> None:
     other = next(
         pod["spec"]["nodeName"] for pod in pods(town).values() if pod["spec"]["nodeName"] != node
     )
-    rows = [dict(row) for row in town.nodes.of(CLUSTER)]
-    for row in rows:
-        if row["node"] == other:
-            row |= {"checkpoint": "unavailable", "checkpoint_reason": "CRIU needs root"}
-    town.nodes.put_many(CLUSTER, rows)
+    says = town.kubernetes.objects["Node", "", other]["metadata"]
+    says["labels"] = says["labels"] | {"sluice.dev/checkpoint": "unavailable"}
+    says["annotations"] = {"sluice.dev/checkpoint-reason": "CRIU needs root"}
+    town.observe()
 
     town.hear(town.notice(node))
 

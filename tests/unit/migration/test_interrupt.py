@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.record import IntentKind, State
-from sluice.core.moves.checkpointing import MARGIN_MS
+from sluice.core.moves.checkpointing import MARGIN_MS, Action
 from sluice.core.moves.migration import Stage
 from sluice.usecases.stopping import LEFT_BEHIND_MS
 
@@ -421,6 +421,16 @@ def test_a_recommendation_beside_the_warning_does_not_disturb_the_move(
     town.obey("w")
     assert town.row("w").restore_from != ""
     town.check()
+
+
+def test_a_machine_whose_agent_came_after_the_inventory_is_asked_itself(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    rows = [row | {"checkpoint": ""} for row in town.nodes.of(CLUSTER)]
+    town.nodes.put_many(CLUSTER, rows)
+
+    town.hear(town.notice(node))
+
+    assert town.migrations.rows["w#0"].action is Action.DUMP
 
 
 def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:

@@ -91,15 +91,21 @@ class Weigh:
         return rows[0] if rows else {"node": node}
 
     def rows(self, name: str, row: Mapping[str, Any], each: AtRisk) -> list[Mapping[str, Any]]:
-        """The machines of all pods that would be saved together, as the inventory knows them."""
+        """The machines of all pods that would be saved together.
+
+        The inventory lags some seconds behind new nodes, and behind what their agents say of them,
+        so nobody is given up on its word alone.
+        """
         names = {pod["spec"].get("nodeName", "") for pod in each.all_pods}
-        if names == {row["node"]}:
-            return [row]
-        known = {one["node"]: one for one in self.nodes.of(name)} | {row["node"]: row}
-        if self.clusters and names - known.keys():  # the inventory lags behind new nodes
+        known = {row["node"]: row}
+        if names - known.keys():
+            known |= {one["node"]: one for one in self.nodes.of(name) if one["node"] not in known}
+        dumped = checkpointing.mode(each.workload.options) in checkpointing.DUMPING
+        able = {node for node, one in known.items() if checkpointing.capability(one).kubelet}
+        if self.clusters and dumped and names - able:
             nodes, _ = self.clusters.cluster(name).list("Node")
             fresh = [node_row(node, self.clock.now()) for node in nodes]
-            known = {one["node"]: one for one in fresh if one} | known
+            known |= {one["node"]: one for one in fresh if one}
         return [known.get(node, {"node": node}) for node in sorted(names)]
 
 
