@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -421,6 +422,27 @@ def test_a_recommendation_beside_the_warning_does_not_disturb_the_move(
     town.obey("w")
     assert town.row("w").restore_from != ""
     town.check()
+
+
+def test_a_checkpoint_whose_order_a_move_has_overtaken_still_counts(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    town.hear(recommendation(town, node))
+    extra = order_on(town)
+    town.hear(town.notice(node))
+    assert order_on(town) == "first-0"
+    uri = "s3://state/checkpoints/w/0/extra/pod.tar"
+    answered = {"order": extra, "uri": uri, "bytes": 1, "seconds": 1, "at": town.clock.now()}
+    (pod,) = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
+    marks = {"metadata": {"annotations": {"sluice.dev/checkpoint-done": json.dumps(answered)}}}
+    town.kubernetes.patch("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"], marks)
+
+    town.observe()
+    town.kubernetes.provide()
+    town.end(node)
+    town.obey("w")
+
+    assert [each.uri for each in town.migrations.checkpoints("w")] == [uri]
+    assert town.row("w").restore_from == uri
 
 
 def test_a_machine_whose_agent_came_after_the_inventory_is_asked_itself(town: Town) -> None:

@@ -34,11 +34,11 @@ from sluice.core.moves.marks import (
     MOVE,
     ORDER,
     YIELD,
-    answer,
     answer_to,
     answered_at,
     marks_on,
     order_of,
+    said,
 )
 from sluice.core.moves.migration import Migration, Saved, migration_id
 from sluice.core.values.reasons import Reason
@@ -255,7 +255,8 @@ class Migrate:
         self.clear(workload.id)
         if made.uri not in {each.uri for each in self.migrations.checkpoints(workload.id)}:
             return False
-        self.workloads.apply([lifecycle.saved(workload, made.at, made.source)])
+        if made.at > workload.checkpoint_at:  # else one that was overtaken by a move's own
+            self.workloads.apply([lifecycle.saved(workload, made.at, made.source)])
         return True
 
     def clear(self, workload_id: str) -> None:
@@ -284,14 +285,15 @@ class Migrate:
 
         `pods` are all of its generation: that of a gang is one when the last of them has answered.
         """
-        done = answer(pod)
-        if not isinstance(done, Saved) or not done.uri:
-            if done is not None:
-                self.tell(workload, pod, done)
+        found = said(pod)
+        if found is None:
             return
-        order = marks_on(pod)[ORDER]
-        answers = [answer_to(order, each) for each in pods if job_status.running_pod(each)]
-        parts = [each for each in answers if isinstance(each, Saved) and each.uri]
+        order, done = found
+        if not isinstance(done, Saved) or not done.uri:
+            self.tell(workload, pod, done)
+            return
+        answers = [each for one in pods if job_status.running_pod(one) and (each := said(one))]
+        parts = [one for to, one in answers if to == order and isinstance(one, Saved) and one.uri]
         driver = checkpointing.mode(workload.options)
         made = self.made(workload, parts, driver)
         if made is not None and self.keep(workload, made):

@@ -24,7 +24,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Change, State, Workload
 from sluice.core.lifecycle.stuck_pods import warning
 from sluice.core.moves.cedana import is_saved_by_cedana
-from sluice.core.moves.marks import FIRST, MOVE, ORDER, YIELD, answer, marks_on
+from sluice.core.moves.marks import FIRST, MOVE, YIELD, said
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,
@@ -433,9 +433,9 @@ def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
 
 
 def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
-    """What names an answered order for a checkpoint outside of a move."""
-    token = marks_on(pod).get(ORDER, "")
-    if not token or token.startswith((FIRST, MOVE, YIELD)) or answer(pod) is None:
+    """What names an answered order for a checkpoint outside of a move, be it overtaken by one."""
+    token = found[0] if (found := said(pod)) else ""
+    if not token or token.startswith((FIRST, MOVE, YIELD)):
         return None
     return pod["metadata"]["uid"], token
 

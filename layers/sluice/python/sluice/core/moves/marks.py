@@ -46,18 +46,22 @@ def marks_on(pod: Mapping[str, Any]) -> Mapping[str, str]:
     return pod["metadata"].get("annotations") or {}
 
 
-def answer(pod: Mapping[str, Any]) -> Saved | str | None:
-    """What became of the newest order: a checkpoint, why there is none, or no word yet."""
+def said(pod: Mapping[str, Any]) -> tuple[str, Saved | str] | None:
+    """The newest answer and its order, which the pod may not bear any more; None: no word yet.
+
+    It is a checkpoint, or why there is none.
+    """
     marks = marks_on(pod)
     try:
         done = json.loads(marks.get(DONE, "null"))
-        if not done or done["order"] != marks.get(ORDER):
+        if not done:
             return None
+        order = str(done["order"])
         if error := done.get("error"):
-            return str(error)
+            return order, str(error)
         took = int(float(done.get("seconds", 0)) * 1000)
         size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
-        return Saved(
+        return order, Saved(
             str(done["uri"]),
             size,
             took,
@@ -69,7 +73,13 @@ def answer(pod: Mapping[str, Any]) -> Saved | str | None:
             part_of(pod),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return f"the node's answer cannot be read: {error}"
+        return marks.get(ORDER, ""), f"the node's answer cannot be read: {error}"
+
+
+def answer(pod: Mapping[str, Any]) -> Saved | str | None:
+    """What became of the order that the pod bears; None: no word yet."""
+    found = said(pod)
+    return found[1] if found and found[0] == marks_on(pod).get(ORDER, "") else None
 
 
 def answer_to(order: str, pod: Mapping[str, Any]) -> Saved | str | None:
