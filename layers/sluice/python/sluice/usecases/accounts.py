@@ -14,11 +14,11 @@ from sluice.core.kinds.model import StopPolicy
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.runs import first_admitted_at
+from sluice.core.passes.options import tree_in_use
 from sluice.core.passes.spending import spent_now
 from sluice.core.scheduling.fairness import Shares
 from sluice.core.values.quantity import format_quantity, parse_quantity
 from sluice.usecases.configuration import configured
-from sluice.usecases.explain import tree_in_use
 from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.query import DAY_MS
 from sluice.usecases.views import Json, reason

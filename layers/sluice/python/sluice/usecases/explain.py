@@ -11,21 +11,28 @@ from sluice.core.kinds.model import QueueingStrategy
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
-from sluice.core.lifecycle.reservations import held_by
+from sluice.core.lifecycle.reservations import total
 from sluice.core.moves.yielding import may_be_saved
 from sluice.core.passes import outlook
+from sluice.core.passes.options import (
+    Option,
+    choices,
+    enough_endings,
+    options_of,
+    tree_cells,
+    tree_in_use,
+)
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.core.values.mistakes import mistake
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import counted_at
-from sluice.usecases.views import Json, quantities, reason, total, workload_view
+from sluice.usecases.views import Json, quantities, reason, workload_view
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.catalog import Catalog as Queues
     from sluice.core.kinds.model import ClusterQueue
-    from sluice.ports import CatalogSnapshot, Usage
+    from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.query import Query
 
@@ -37,37 +44,6 @@ DUMPS = frozenset({"CheckpointDecided", "CheckpointCompleted", "CheckpointFailed
 MOST_AHEAD = 100  # beyond them nobody guesses how long it takes
 MOST_QUEUES = 10  # whose finished runs are read
 RECENT = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One flavor that could provide some of a workload's resources, with the tree's numbers.
-
-    Everything is by resource, in base units; `cells` are the tree's (cell, amount).
-    """
-
-    flavor: str
-    request: Mapping[str, int]
-    nominal: Mapping[str, int]
-    used: Mapping[str, int]
-    available: Mapping[str, int]
-    potential: Mapping[str, int]
-    cells: tuple[tuple[int, int], ...]
-
-    @property
-    def fits(self) -> bool:
-        return all(self.available[r] >= amount for r, amount in self.request.items())
-
-    @property
-    def possible(self) -> bool:
-        return all(self.potential[r] >= amount for r, amount in self.request.items())
-
-    def lines(self) -> Iterator[Json]:
-        names = ("request", "nominal", "used", "available", "potential")
-        for resource in self.request:
-            amounts = {name: getattr(self, name)[resource] for name in names}
-            shown = {n: format_quantity(resource, max(0, amount)) for n, amount in amounts.items()}
-            yield {"flavor": self.flavor, "resource": resource, **shown}
 
 
 @dataclass(frozen=True)
@@ -172,7 +148,7 @@ class Explain:
         elsewhere = workload.held or workload.blocked or otherwise
         return {
             "headline": headline(workload, why, options, holders),
-            "quota": [line for option in options for line in option.lines()],
+            "quota": [line for option in options for line in _rows(option)],
             "holders": [line | {"since": line["at"]} for line in shown],
             "ahead": [_line(caller, w, 0) for w in ahead[:SHOWN]],
             "position": place,
@@ -222,7 +198,7 @@ class Explain:
                 for w in holders
                 if w.reservation
             ],
-            [outlook.Waiting(tree.index[queue.name], _choices(w, queue, tree), lasts(w))
+            [outlook.Waiting(tree.index[queue.name], choices(w, queue, tree), lasts(w))
              for w in line],
             strict=queue.queueing_strategy is QueueingStrategy.STRICT_FIFO,
         )  # fmt: skip
@@ -235,16 +211,6 @@ class Explain:
         recent = self.query.workloads.listed(local_queue, since=now - DAY_MS, limit=RECENT)
         done = [w for w in recent if w.result.get("succeeded") and w.started_at]
         return [w.finished_at - w.started_at for w in done if w.finished_at > w.started_at]
-
-
-def _choices(
-    workload: Workload, queue: ClusterQueue, tree: QuotaTree
-) -> list[list[tuple[tuple[int, int], ...]]]:
-    """By group of resources, what each flavor would have to give."""
-    groups: dict[tuple[str, ...], list[tuple[tuple[int, int], ...]]] = {}
-    for option in options_of(workload, queue, tree):
-        groups.setdefault(tuple(option.request), []).append(option.cells)
-    return list(groups.values())
 
 
 def settled(workload: Workload) -> str:
@@ -275,6 +241,14 @@ def about_quota(code: str) -> bool:
     return code.startswith(("QUOTA:", "PRIORITY:", "FAIRSHARE:"))
 
 
+def _rows(option: Option) -> Iterator[Json]:
+    names = ("request", "nominal", "used", "available", "potential")
+    for resource in option.request:
+        amounts = {name: getattr(option, name)[resource] for name in names}
+        shown = {n: format_quantity(resource, max(0, amount)) for n, amount in amounts.items()}
+        yield {"flavor": option.flavor, "resource": resource, **shown}
+
+
 def headline(
     workload: Workload, why: Json | None, options: Sequence[Option], holders: Sequence[Workload]
 ) -> str:
@@ -296,54 +270,6 @@ def headline(
     if why:
         return f"It waits: {why['message'] or why['code']}"
     return "It waits for the next pass, which is about to look at it."
-
-
-def tree_in_use(queues: Queues, root: str, usage: Usage) -> QuotaTree:
-    """The quota tree of a root with the usage of its ledger."""
-    tree = QuotaTree(queues, root)
-    for cq, amounts in usage.items():
-        if cq in tree.index:
-            tree.add(tree.index[cq], _cells(tree, amounts))
-    return tree
-
-
-def tree_cells(tree: QuotaTree, workload: Workload) -> tuple[tuple[int, int], ...]:
-    """What a workload holds, as cells of the tree."""
-    return _cells(tree, held_by(workload))
-
-
-def _cells(tree: QuotaTree, amounts: Mapping[str, int]) -> tuple[tuple[int, int], ...]:
-    found = []
-    for key, amount in amounts.items():
-        flavor, _, resource = key.partition("|")
-        cell = tree.cell_index.get((flavor, resource))
-        if cell is not None:  # a flavor that was taken out of the tree limits nobody
-            found.append((cell, amount))
-    return tuple(found)
-
-
-def options_of(workload: Workload, queue: ClusterQueue, tree: QuotaTree) -> Iterator[Option]:
-    """Every flavor that the queue offers for the workload, in the order in which it is tried."""
-    node = tree.index[queue.name]
-    asked = total(workload.pod_sets)
-    allowed = {flavor for pod_set in workload.pod_sets for flavor in pod_set.flavors}
-    pods = sum(pod_set.count for pod_set in workload.pod_sets)
-    for group in queue.resource_groups:
-        covered = [r for r in group.covered_resources if r in asked or r == "pods"]
-        request = {r: asked.get(r, pods) for r in covered}
-        for flavor in group.flavors if request else ():
-            if allowed and flavor.name not in allowed:
-                continue
-            cell = {r: tree.cell_index[flavor.name, r] for r in request}
-            yield Option(
-                flavor=flavor.name,
-                request=request,
-                nominal={r: tree.nominal[c][node] for r, c in cell.items()},
-                used={r: tree.usage[c][node] for r, c in cell.items()},
-                available={r: tree.available(node, c) for r, c in cell.items()},
-                potential={r: tree.potential[c][node] for r, c in cell.items()},
-                cells=tuple((c, request[r]) for r, c in cell.items()),
-            )
 
 
 def would_help(
@@ -378,24 +304,6 @@ def would_help(
             f"a nominalQuota higher by {_amounts(lacking)} in ClusterQueue {workload.cq} "
             f"({option.flavor}); ask an administrator"
         )
-
-
-def enough_endings(
-    workload: Workload, option: Option, holders: Sequence[Workload], tree: QuotaTree
-) -> list[Workload]:
-    """The fewest of the largest holders whose end makes room; none if even all do not."""
-    node = tree.index[workload.cq]
-    ended: list[Workload] = []
-    for holder in holders:
-        if tree.fits(node, option.cells) or holder.reservation is None:
-            break
-        tree.remove(tree.index[holder.reservation.cq], tree_cells(tree, holder))
-        ended.append(holder)
-    enough = tree.fits(node, option.cells)
-    for holder in ended:  # the tree is shared: leave it as it was
-        if holder.reservation is not None:
-            tree.add(tree.index[holder.reservation.cq], tree_cells(tree, holder))
-    return ended if enough else []
 
 
 def _line(caller: Authority, workload: Workload, at: int) -> Json:

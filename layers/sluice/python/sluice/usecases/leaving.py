@@ -9,10 +9,10 @@ from sluice.core.clusters.fallback import flavor_instead, may_leave
 from sluice.core.intake.rendering import Placement, placement
 from sluice.core.kinds.catalog import Catalog as Queues
 from sluice.core.lifecycle.record import Workload
+from sluice.core.passes.options import options_of, tree_in_use
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.ports import Catalog, Ledgers, Pools
 from sluice.usecases.configuration import configured, market_of
-from sluice.usecases.explain import options_of, tree_in_use
 
 
 def leaving_spot(

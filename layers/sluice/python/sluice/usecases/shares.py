@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.core.passes.options import tree_in_use
 from sluice.core.scheduling.fairness import Shares as FairShares
 from sluice.core.scheduling.usage import LocalQueueUsage, PastUse
 from sluice.core.values.quantity import format_quantity
 from sluice.usecases.configuration import Configured, configured
-from sluice.usecases.explain import tree_in_use
 from sluice.usecases.views import Json, quantities
 
 if TYPE_CHECKING:

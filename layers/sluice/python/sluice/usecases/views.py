@@ -9,6 +9,7 @@ from sluice.core.accounts.recovery import interruptions, recovery, undone
 from sluice.core.accounts.stretches import Kind, stretches
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.record import State, Workload, phase
+from sluice.core.lifecycle.reservations import total
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Action, Reason
@@ -68,19 +69,6 @@ def reason(code: str, message: str = "") -> Json:
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: format_quantity(name, amount) for name, amount in amounts.items()}
-
-
-def total(pod_sets: Iterable[PodSet]) -> dict[str, int]:
-    """The sum over all pods of a workload, in base units."""
-    sums: dict[str, int] = {}
-    for pod_set in pod_sets:
-        for resource, amount in pod_set.requests.items():
-            sums[resource] = sums.get(resource, 0) + amount * pod_set.count
-    return {name: sums[name] for name in sorted(sums, key=_cpu_first)}
-
-
-def _cpu_first(resource: str) -> tuple[int, str]:
-    return (("cpu", "memory").index(resource) if resource in {"cpu", "memory"} else 2, resource)
 
 
 def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:

@@ -11,8 +11,9 @@ from sluice.core.intake.submission import Accepted, submission
 from sluice.core.kinds import tenants
 from sluice.core.lifecycle.record import State
 from sluice.core.passes.cycle import decide, schedule
+from sluice.core.passes.options import options_of, tree_in_use
 from sluice.usecases.configuration import configured
-from sluice.usecases.explain import about_quota, options_of, tree_in_use, would_help
+from sluice.usecases.explain import about_quota, would_help
 from sluice.usecases.refused import InvalidError
 from sluice.usecases.submit import placed
 from sluice.usecases.views import Json

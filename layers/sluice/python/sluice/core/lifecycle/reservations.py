@@ -57,3 +57,16 @@ def per_resource(weight: Cells) -> dict[str, int]:
 
 def negative(weight: Cells) -> Cells:
     return {key: -amount for key, amount in weight.items()}
+
+
+def total(pod_sets: Iterable[PodSet]) -> dict[str, int]:
+    """The sum over all pods of a workload, in base units."""
+    sums: dict[str, int] = {}
+    for pod_set in pod_sets:
+        for resource, amount in pod_set.requests.items():
+            sums[resource] = sums.get(resource, 0) + amount * pod_set.count
+    return {name: sums[name] for name in sorted(sums, key=_cpu_first)}
+
+
+def _cpu_first(resource: str) -> tuple[int, str]:
+    return (("cpu", "memory").index(resource) if resource in {"cpu", "memory"} else 2, resource)
