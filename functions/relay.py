@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from sluice import bootstrap
 from sluice.adapters.workload_items import workload_of
-from sluice.usecases.relay import Changed
+from sluice.usecases.upkeep.relay import Changed
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

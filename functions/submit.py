@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from sluice import bootstrap
-from sluice.usecases.submit import Message
+from sluice.usecases.admitting.submit import Message
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

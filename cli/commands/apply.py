@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from sluice.usecases.apply import KINDS
+from sluice.usecases.steering.apply import KINDS
 
 from cli.app import pass_app
 from cli.confirmation import require_yes

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
-from sluice.usecases.dead_letters import QUEUES
+from sluice.usecases.steering.dead_letters import QUEUES
 
 from cli.app import pass_app
 from cli.errors import CommandError, NotFoundError, Outcome

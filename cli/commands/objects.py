@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from sluice.usecases.apply import KINDS, key_of
+from sluice.usecases.steering.apply import KINDS, key_of
 
 from cli.app import pass_app
 from cli.output import Column, document, output_option, rows

@@ -13,7 +13,7 @@ from sluice.adapters.kubernetes_cluster import KubernetesCluster
 from sluice.core.lifecycle.record import State
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import AlreadyExists, Cluster, Document
-from sluice.usecases.act import start
+from sluice.usecases.running.act import start
 
 from tests.contract.aws import control_plane
 from tests.contract.aws.builders import a_workload

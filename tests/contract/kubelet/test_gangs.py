@@ -16,8 +16,8 @@ from sluice.core.lifecycle.record import State
 from sluice.core.moves import gangs, migration
 from sluice.core.moves.marks import ORDER, answer_to
 from sluice.core.moves.migration import Saved
-from sluice.usecases.parts import HandOut
-from sluice.usecases.stopping import all_pods_of, find, stop
+from sluice.usecases.moving.parts import HandOut
+from sluice.usecases.moving.stopping import all_pods_of, find, stop
 
 from local import control_plane
 from local.node.api import ApiError, KubernetesApi

@@ -13,27 +13,27 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Workload
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit
-from sluice.usecases.accounts import Accounts
-from sluice.usecases.admit import Admit
+from sluice.usecases.admitting.admit import Admit
+from sluice.usecases.admitting.submit import Message, Submit
 from sluice.usecases.api import Api
-from sluice.usecases.apply import Apply, key_of
-from sluice.usecases.checks import Answer
-from sluice.usecases.checkup import Checkup
-from sluice.usecases.costs import Costs
-from sluice.usecases.dead_letters import DeadLetterOffice
-from sluice.usecases.declare_lost import DeclareLost
-from sluice.usecases.drain import Drain
-from sluice.usecases.explain import Explain
 from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.ledger_audit import LedgerAudit
-from sluice.usecases.moves import Moves
-from sluice.usecases.query import Query
-from sluice.usecases.relay import Changed, Relay
-from sluice.usecases.shares import Shares
-from sluice.usecases.status import Status
-from sluice.usecases.steer import Steer
-from sluice.usecases.submit import Message, Submit
-from sluice.usecases.whatif import WhatIf
+from sluice.usecases.reading.accounts import Accounts
+from sluice.usecases.reading.costs import Costs
+from sluice.usecases.reading.explain import Explain
+from sluice.usecases.reading.query import Query
+from sluice.usecases.reading.shares import Shares
+from sluice.usecases.reading.status import Status
+from sluice.usecases.reading.whatif import WhatIf
+from sluice.usecases.steering.apply import Apply, key_of
+from sluice.usecases.steering.checks import Answer
+from sluice.usecases.steering.checkup import Checkup
+from sluice.usecases.steering.dead_letters import DeadLetterOffice
+from sluice.usecases.steering.declare_lost import DeclareLost
+from sluice.usecases.steering.drain import Drain
+from sluice.usecases.steering.ledger_audit import LedgerAudit
+from sluice.usecases.steering.moves import Moves
+from sluice.usecases.steering.steer import Steer
+from sluice.usecases.upkeep.relay import Changed, Relay
 
 from functions.api import handler
 from tests.fakes import (

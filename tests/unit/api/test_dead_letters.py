@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.faults import Fault
 from sluice.ports import DeadLetter
-from sluice.usecases.dead_letters import QUEUES
+from sluice.usecases.steering.dead_letters import QUEUES
 
 from infra.control import CONSUMERS
 from infra.queues import LAST_RESORTS

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.usecases.costs import Costs
+from sluice.usecases.reading.costs import Costs
 
 from tests.unit.api.control_plane import ADMIN, BLUE, RED, native
 from tests.unit.cli.terminal import Terminal

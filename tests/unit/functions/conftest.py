@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from sluice import bootstrap
 from sluice.adapters.aws_refusals import refusal
-from sluice.usecases.note_faults import NoteFaults
+from sluice.usecases.upkeep.note_faults import NoteFaults
 
 from tests.fakes import FakeClock, MemoryFaults
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle.record import State, Workload
-from sluice.usecases.heard_answers import HeardAnswers
+from sluice.usecases.steering.heard_answers import HeardAnswers
 
 from functions import api
 from tests.unit.api.control_plane import (

@@ -13,9 +13,9 @@ from sluice.core.lifecycle.record import Intent, IntentKind, State, after
 from sluice.core.moves.leftovers import OLD_MS, Stored
 from sluice.core.values.identity import workload_id
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
-from sluice.usecases.relay import Relay
-from sluice.usecases.remove_leftovers import LOOK_MS, LOOKS
-from sluice.usecases.submit import unauthorised
+from sluice.usecases.admitting.submit import unauthorised
+from sluice.usecases.running.remove_leftovers import LOOK_MS, LOOKS
+from sluice.usecases.upkeep.relay import Relay
 
 from functions import act, admit, observe, relay, submit, sweep
 from tests.fakes import MemoryFaults, RecordedProvisions, RecordedTimeline

@@ -32,7 +32,7 @@ for name in ("WORKLOADS", "LEDGERS", "CATALOG", "MANIFESTS", "TIMELINE", "NODES"
     os.environ[f"SLUICE_{{name}}_TABLE"] = name.lower()
 for name in ("KICKS", "COMMANDS", "SUBMISSIONS", "INTERRUPTIONS", "PROVISIONS", "COMPLETIONS"):
     os.environ[f"SLUICE_{{name}}_QUEUE_URL"] = f"https://sqs.invalid/{{name.lower()}}"
-from sluice.usecases.dead_letters import QUEUES
+from sluice.usecases.steering.dead_letters import QUEUES
 for queue, nature in QUEUES.items():
     os.environ[f"SLUICE_{{queue.upper()}}_DEAD_LETTERS_URL"] = f"https://sqs.invalid/1/{{queue}}"
     os.environ[f"SLUICE_{{nature.function.upper()}}_FUNCTION"] = "f"
@@ -58,11 +58,7 @@ def test_a_handler_loads_no_tools_and_no_other_use_case(handler: str) -> None:
     modules = loaded_by(handler)
 
     assert sorted({name.partition(".")[0] for name in modules} & set(NEVER)) == []
-    cases = {
-        name.removeprefix("sluice.usecases.")
-        for name in modules
-        if name.startswith("sluice.usecases.")
-    }
+    cases = {name.rpartition(".")[2] for name in modules if name.startswith("sluice.usecases.")}
     others = set(HANDLERS) - {handler}
     if handler == "api":  # it asks what a pass and a submission would say
         others -= {"admit", "submit"}

@@ -12,7 +12,7 @@ from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.moves.checkpointing import MARGIN_MS, Action
 from sluice.core.moves.migration import Stage
-from sluice.usecases.stopping import LEFT_BEHIND_MS
+from sluice.usecases.moving.stopping import LEFT_BEHIND_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER

@@ -12,7 +12,7 @@ from sluice.core.clusters.fallback import RECLAIMS, reclaims
 from sluice.core.intake.replacement import PLACEHOLDER
 from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
-from sluice.usecases.migrate import REQUEUED_MS
+from sluice.usecases.moving.migrate import REQUEUED_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER, ROOT, queue

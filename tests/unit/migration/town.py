@@ -10,10 +10,10 @@ from typing import Any
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.moves.marks import DONE, ORDER, answer, marks_on
 from sluice.core.moves.yielding import may_be_saved
-from sluice.usecases.act import Act
-from sluice.usecases.interrupt import Handled, Interrupt
-from sluice.usecases.migrate import moves
-from sluice.usecases.relay import Changed, Relay
+from sluice.usecases.moving.interrupt import Handled, Interrupt
+from sluice.usecases.moving.migrate import moves
+from sluice.usecases.running.act import Act
+from sluice.usecases.upkeep.relay import Changed, Relay
 
 from tests.unit.usecases.world import CLUSTER, Crash, Inline, World, queue
 

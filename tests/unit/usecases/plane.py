@@ -8,20 +8,20 @@ from typing import Any
 
 from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
 from sluice.ports import CatalogEdit, LedgerState
-from sluice.usecases.act import Act
-from sluice.usecases.admit import Admit
-from sluice.usecases.complete import Complete
+from sluice.usecases.admitting.admit import Admit
+from sluice.usecases.admitting.submit import Message, Submit
+from sluice.usecases.capacity.provision import Provision
 from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.migrate import Migrate
-from sluice.usecases.observe import Observe
-from sluice.usecases.periodic import Periodic
-from sluice.usecases.provision import Provision
-from sluice.usecases.remove_leftovers import RemoveLeftovers
-from sluice.usecases.submit import Message, Submit
-from sluice.usecases.sweep import Sweep
-from sluice.usecases.unanswered import Unanswered
-from sluice.usecases.unheard import Unheard
-from sluice.usecases.weighing import Weigh
+from sluice.usecases.moving.migrate import Migrate
+from sluice.usecases.moving.weighing import Weigh
+from sluice.usecases.running.act import Act
+from sluice.usecases.running.observe import Observe
+from sluice.usecases.running.periodic import Periodic
+from sluice.usecases.running.remove_leftovers import RemoveLeftovers
+from sluice.usecases.running.unheard import Unheard
+from sluice.usecases.upkeep.complete import Complete
+from sluice.usecases.upkeep.sweep import Sweep
+from sluice.usecases.upkeep.unanswered import Unanswered
 
 from tests.fakes import (
     FakeClock,

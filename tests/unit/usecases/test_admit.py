@@ -14,7 +14,7 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.errors import KeptConflicting
 from sluice.ports import CatalogEdit, Commit, Committed, LedgerState
-from sluice.usecases.admit import ATTEMPTS
+from sluice.usecases.admitting.admit import ATTEMPTS
 
 from tests.fakes import MemoryLedgers, RejectingLedgers
 from tests.unit.usecases.plane import Plane, a_workload, admitted

@@ -14,7 +14,7 @@ from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import claim, finish, reclaim
 from sluice.ports import CatalogEdit
 from sluice.usecases.fleet import beat
-from sluice.usecases.own_objects import flaws_of
+from sluice.usecases.steering.own_objects import flaws_of
 
 from tests.unit.usecases.plane import Plane, a_workload
 from tests.unit.usecases.test_clusters import asked, flavor, machine

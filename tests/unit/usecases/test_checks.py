@@ -11,7 +11,7 @@ from sluice.core.lifecycle.checks import states, token
 from sluice.core.lifecycle.record import IntentKind, State, Workload, phase
 from sluice.core.lifecycle.transitions import answer, claim, hold
 from sluice.ports import CatalogEdit
-from sluice.usecases.relay import Changed, Relay
+from sluice.usecases.upkeep.relay import Changed, Relay
 
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
 from tests.unit.usecases.plane import Plane, a_workload

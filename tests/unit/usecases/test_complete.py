@@ -11,8 +11,8 @@ from sluice.core.lifecycle.completion import LOST_MS, MAX_CAUSE, MAX_OUTPUT, Fai
 from sluice.core.lifecycle.record import State
 from sluice.core.lifecycle.transitions import finish
 from sluice.core.values.identity import workload_id
-from sluice.usecases.complete import Complete
-from sluice.usecases.unanswered import MINUTE_MS, Unanswered
+from sluice.usecases.upkeep.complete import Complete
+from sluice.usecases.upkeep.unanswered import MINUTE_MS, Unanswered
 
 from tests.fakes import FakeTasks, RecordedTimeline
 from tests.unit.api.control_plane import BLUE, RED, STRANGER, ControlPlane, Signer, native

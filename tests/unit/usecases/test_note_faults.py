@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from sluice.adapters.aws_refusals import refusal
 from sluice.core.lifecycle.faults import Fault
 from sluice.errors import ClusterError, ClusterForbidden
-from sluice.usecases.note_faults import NoteFaults
+from sluice.usecases.upkeep.note_faults import NoteFaults
 
 from tests.fakes import FakeClock, MemoryFaults
 

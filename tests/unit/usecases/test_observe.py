@@ -15,7 +15,7 @@ from sluice.core.clusters.observation import PREPARED_MS, Seen
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
-from sluice.usecases.explain import settled
+from sluice.usecases.reading.explain import settled
 
 from tests.fakes import FakeKubernetes, MemoryLogs, MemoryWorkloads
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted

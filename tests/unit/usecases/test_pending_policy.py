@@ -10,7 +10,7 @@ from sluice.core.lifecycle.happenings import happenings
 from sluice.core.lifecycle.pending_policy import matches
 from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
-from sluice.usecases.relay import Changed, wants_kick
+from sluice.usecases.upkeep.relay import Changed, wants_kick
 
 from tests.unit.usecases.plane import Plane, a_workload
 from tests.unit.usecases.test_clusters import flavor

@@ -17,8 +17,8 @@ from sluice.core.moves import periodic
 from sluice.core.moves.losses import Loss
 from sluice.core.moves.marks import DONE, ORDER
 from sluice.core.moves.periodic import Observed
-from sluice.usecases.observe import CHECK_MS
-from sluice.usecases.periodic import Periodic
+from sluice.usecases.running.observe import CHECK_MS
+from sluice.usecases.running.periodic import Periodic
 
 from tests.fakes import FakeKubernetes, RecordedInterruptions
 from tests.unit.usecases.plane import NAMESPACE, Plane

@@ -14,8 +14,8 @@ from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterError
 from sluice.ports import CatalogEdit
-from sluice.usecases.provision import Provisioned
-from sluice.usecases.steer_pools import SteerPools
+from sluice.usecases.capacity.provision import Provisioned
+from sluice.usecases.capacity.steer_pools import SteerPools
 
 from tests.unit.capacity.builders import a_claim, a_node_pool, a_refusal
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload

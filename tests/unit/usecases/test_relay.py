@@ -8,7 +8,7 @@ import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import story
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
-from sluice.usecases.relay import Changed, Relay
+from sluice.usecases.upkeep.relay import Changed, Relay
 
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
 from tests.unit.usecases.plane import a_workload, admitted

@@ -10,7 +10,7 @@ from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.moves.checkpointing import Checkpoint, Part
 from sluice.core.moves.leftovers import OLD_MS, Stored
-from sluice.usecases.remove_leftovers import LOOK_MS, LOOKS, RemoveLeftovers
+from sluice.usecases.running.remove_leftovers import LOOK_MS, LOOKS, RemoveLeftovers
 
 from tests.fakes import FakeClock, MemoryArchives, MemoryMigrations, MemoryWorkloads
 from tests.unit.usecases.plane import admitted

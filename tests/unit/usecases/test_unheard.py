@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.usecases.unheard import Unheard
+from sluice.usecases.running.unheard import Unheard
 
 from tests.fakes import MemoryMachines, RecordedInterruptions
 

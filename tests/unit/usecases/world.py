@@ -35,19 +35,19 @@ from sluice.core.moves.migration import yield_id
 from sluice.core.moves.restoring import RESTORE
 from sluice.core.moves.yielding import may_be_saved
 from sluice.ports import CatalogEdit
-from sluice.usecases.act import Act
-from sluice.usecases.admit import Admit
-from sluice.usecases.courier import Courier
+from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.interrupt import Interrupt
-from sluice.usecases.migrate import Migrate, moves
-from sluice.usecases.observe import Observe
-from sluice.usecases.periodic import Periodic
-from sluice.usecases.relay import Changed, Relay
-from sluice.usecases.sweep import Sweep
-from sluice.usecases.unanswered import Unanswered
-from sluice.usecases.unheard import Unheard
-from sluice.usecases.weighing import Weigh
+from sluice.usecases.moving.courier import Courier
+from sluice.usecases.moving.interrupt import Interrupt
+from sluice.usecases.moving.migrate import Migrate, moves
+from sluice.usecases.moving.weighing import Weigh
+from sluice.usecases.running.act import Act
+from sluice.usecases.running.observe import Observe
+from sluice.usecases.running.periodic import Periodic
+from sluice.usecases.running.unheard import Unheard
+from sluice.usecases.upkeep.relay import Changed, Relay
+from sluice.usecases.upkeep.sweep import Sweep
+from sluice.usecases.upkeep.unanswered import Unanswered
 
 from tests.fakes import (
     INDEX,

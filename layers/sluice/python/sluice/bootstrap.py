@@ -46,25 +46,25 @@ from sluice.adapters.step_functions import StepFunctions
 from sluice.adapters.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from sluice.usecases.act import Act
-    from sluice.usecases.admit import Admit
+    from sluice.usecases.admitting.admit import Admit
+    from sluice.usecases.admitting.submit import Submit
     from sluice.usecases.api import Api
-    from sluice.usecases.complete import Complete
-    from sluice.usecases.heard_answers import HeardAnswers
-    from sluice.usecases.interrupt import Interrupt
-    from sluice.usecases.many_notices import ManyNotices
-    from sluice.usecases.migrate import Migrate
-    from sluice.usecases.note_faults import NoteFaults
-    from sluice.usecases.observe import Observe
-    from sluice.usecases.periodic import Periodic
-    from sluice.usecases.provision import Provision
-    from sluice.usecases.relay import Relay
-    from sluice.usecases.remove_leftovers import RemoveLeftovers
-    from sluice.usecases.steer_pools import SteerPools
-    from sluice.usecases.submit import Submit
-    from sluice.usecases.sweep import Sweep
-    from sluice.usecases.unheard import Unheard
-    from sluice.usecases.weighing import Weigh
+    from sluice.usecases.capacity.provision import Provision
+    from sluice.usecases.capacity.steer_pools import SteerPools
+    from sluice.usecases.moving.interrupt import Interrupt
+    from sluice.usecases.moving.many_notices import ManyNotices
+    from sluice.usecases.moving.migrate import Migrate
+    from sluice.usecases.moving.weighing import Weigh
+    from sluice.usecases.running.act import Act
+    from sluice.usecases.running.observe import Observe
+    from sluice.usecases.running.periodic import Periodic
+    from sluice.usecases.running.remove_leftovers import RemoveLeftovers
+    from sluice.usecases.running.unheard import Unheard
+    from sluice.usecases.steering.heard_answers import HeardAnswers
+    from sluice.usecases.upkeep.complete import Complete
+    from sluice.usecases.upkeep.note_faults import NoteFaults
+    from sluice.usecases.upkeep.relay import Relay
+    from sluice.usecases.upkeep.sweep import Sweep
 
 # One pool of connections for the threads of the use cases; retries are bounded so that a function
 # fails within its time and SQS brings the message back.
@@ -136,7 +136,7 @@ def faults() -> DynamoDBFaults:
 
 @cache
 def noting() -> NoteFaults:
-    from sluice.usecases.note_faults import NoteFaults
+    from sluice.usecases.upkeep.note_faults import NoteFaults
 
     return NoteFaults(faults(), clock(), refusal)
 
@@ -168,14 +168,14 @@ def migrations() -> DynamoDBMigrations:
 
 @cache
 def migrate() -> Migrate:
-    from sluice.usecases.migrate import Migrate
+    from sluice.usecases.moving.migrate import Migrate
 
     return Migrate(workloads(), migrations(), archives(), timeline(), nodes(), clock())
 
 
 def migrate_with_cedana() -> Migrate:
     """For the one function that may speak to Cedana."""
-    from sluice.usecases.migrate import Migrate
+    from sluice.usecases.moving.migrate import Migrate
 
     kept = CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints(), cedanas())
     return Migrate(workloads(), migrations(), kept, timeline(), nodes(), clock())
@@ -183,7 +183,7 @@ def migrate_with_cedana() -> Migrate:
 
 @cache
 def weigh() -> Weigh:
-    from sluice.usecases.weighing import Weigh
+    from sluice.usecases.moving.weighing import Weigh
 
     return Weigh(nodes(), migrations(), clock())
 
@@ -200,7 +200,7 @@ def checkpoints() -> str:
 
 @cache
 def remove_leftovers() -> RemoveLeftovers:
-    from sluice.usecases.remove_leftovers import RemoveLeftovers
+    from sluice.usecases.running.remove_leftovers import RemoveLeftovers
 
     return RemoveLeftovers(archives(), migrations(), workloads(), clock())
 
@@ -217,7 +217,7 @@ def interruptions() -> SQSInterruptions:
 
 @cache
 def periodic() -> Periodic:
-    from sluice.usecases.periodic import Periodic
+    from sluice.usecases.running.periodic import Periodic
 
     return Periodic(nodes(), losses(), interruptions(), clock())
 
@@ -270,14 +270,14 @@ def observers() -> LambdaObservers:
 
 @cache
 def submit() -> Submit:
-    from sluice.usecases.submit import Submit
+    from sluice.usecases.admitting.submit import Submit
 
     return Submit(workloads(), manifests(), catalog(), clock(), task_tokens(), completions())
 
 
 @cache
 def admit() -> Admit:
-    from sluice.usecases.admit import Admit
+    from sluice.usecases.admitting.admit import Admit
     from sluice.usecases.fleet import Fleet
 
     fleet = Fleet(nodes(), clock())
@@ -286,7 +286,7 @@ def admit() -> Admit:
 
 @cache
 def relay() -> Relay:
-    from sluice.usecases.relay import Relay
+    from sluice.usecases.upkeep.relay import Relay
 
     omitted = frozenset(os.environ.get("SLUICE_EVENTS_OMITTED", "").split(",")) - {""}
     bus = EventBridgeBus(client("events"), _env("BUS_NAME"), omitted)
@@ -295,8 +295,8 @@ def relay() -> Relay:
 
 @cache
 def act() -> Act:
-    from sluice.usecases.act import Act
-    from sluice.usecases.courier import Courier
+    from sluice.usecases.moving.courier import Courier
+    from sluice.usecases.running.act import Act
 
     return Act(
         workloads(),
@@ -316,7 +316,7 @@ def act() -> Act:
 
 @cache
 def interrupt() -> Interrupt:
-    from sluice.usecases.interrupt import Interrupt
+    from sluice.usecases.moving.interrupt import Interrupt
 
     return Interrupt(
         workloads(),
@@ -340,14 +340,14 @@ def queues_of_events() -> frozenset[str]:
 
 @cache
 def many_notices() -> ManyNotices:
-    from sluice.usecases.many_notices import ManyNotices
+    from sluice.usecases.moving.many_notices import ManyNotices
 
     return ManyNotices(interrupt())
 
 
 @cache
 def unheard() -> Unheard:
-    from sluice.usecases.unheard import Unheard
+    from sluice.usecases.running.unheard import Unheard
 
     ec2 = client("ec2")
     return Unheard(EC2Machines(ec2, ec2.meta.region_name, clock()), interruptions())
@@ -355,7 +355,7 @@ def unheard() -> Unheard:
 
 @cache
 def observe() -> Observe:
-    from sluice.usecases.observe import Observe
+    from sluice.usecases.running.observe import Observe
 
     return Observe(
         workloads(),
@@ -374,22 +374,22 @@ def observe() -> Observe:
 
 @cache
 def provision() -> Provision:
-    from sluice.usecases.provision import Provision
+    from sluice.usecases.capacity.provision import Provision
 
     return Provision(workloads(), catalog(), clusters(), offerings(), pools(), commands(), clock())
 
 
 @cache
 def steer_pools() -> SteerPools:
-    from sluice.usecases.steer_pools import SteerPools
+    from sluice.usecases.capacity.steer_pools import SteerPools
 
     return SteerPools(clusters(), pools())
 
 
 @cache
 def sweep() -> Sweep:
-    from sluice.usecases.sweep import Sweep
-    from sluice.usecases.unanswered import Unanswered
+    from sluice.usecases.upkeep.sweep import Sweep
+    from sluice.usecases.upkeep.unanswered import Unanswered
 
     unanswered = Unanswered(workloads(), task_tokens(), completions(), clock())
     return Sweep(workloads(), ledgers(), catalog(), kicks(), clock(), unanswered)
@@ -407,7 +407,7 @@ def completions() -> SQSCompletions:
 
 @cache
 def complete() -> Complete:
-    from sluice.usecases.complete import Complete
+    from sluice.usecases.upkeep.complete import Complete
 
     tasks = StepFunctions(client("stepfunctions"))
     return Complete(workloads(), task_tokens(), tasks, timeline(), clock())
@@ -415,14 +415,14 @@ def complete() -> Complete:
 
 @cache
 def heard_answers() -> HeardAnswers:
-    from sluice.usecases.heard_answers import HeardAnswers
+    from sluice.usecases.steering.heard_answers import HeardAnswers
 
     return HeardAnswers(api().answer, catalog(), workloads(), timeline(), clock())
 
 
 @cache
 def dead_letters() -> SQSDeadLetters:
-    from sluice.usecases.dead_letters import QUEUES
+    from sluice.usecases.steering.dead_letters import QUEUES
 
     urls = {queue: _env(f"{queue.upper()}_DEAD_LETTERS_URL") for queue in QUEUES}
     return SQSDeadLetters(client("sqs"), urls)
@@ -438,7 +438,7 @@ def invoking() -> Any:
 @cache
 def consumers() -> LambdaConsumers:
     """Answers are the api's own messages, and it cannot invoke itself while it is asked."""
-    from sluice.usecases.dead_letters import QUEUES
+    from sluice.usecases.steering.dead_letters import QUEUES
 
     functions = {
         queue: _env(f"{nature.function.upper()}_FUNCTION")
@@ -455,23 +455,23 @@ def consumers() -> LambdaConsumers:
 
 @cache
 def api() -> Api:
-    from sluice.usecases.accounts import Accounts
     from sluice.usecases.api import Api
-    from sluice.usecases.apply import Apply
-    from sluice.usecases.checks import Answer
-    from sluice.usecases.checkup import Checkup
-    from sluice.usecases.costs import Costs
-    from sluice.usecases.dead_letters import DeadLetterOffice
-    from sluice.usecases.declare_lost import DeclareLost
-    from sluice.usecases.drain import Drain
-    from sluice.usecases.explain import Explain
-    from sluice.usecases.ledger_audit import LedgerAudit
-    from sluice.usecases.moves import Moves
-    from sluice.usecases.query import Query
-    from sluice.usecases.shares import Shares
-    from sluice.usecases.status import Status
-    from sluice.usecases.steer import Steer
-    from sluice.usecases.whatif import WhatIf
+    from sluice.usecases.reading.accounts import Accounts
+    from sluice.usecases.reading.costs import Costs
+    from sluice.usecases.reading.explain import Explain
+    from sluice.usecases.reading.query import Query
+    from sluice.usecases.reading.shares import Shares
+    from sluice.usecases.reading.status import Status
+    from sluice.usecases.reading.whatif import WhatIf
+    from sluice.usecases.steering.apply import Apply
+    from sluice.usecases.steering.checks import Answer
+    from sluice.usecases.steering.checkup import Checkup
+    from sluice.usecases.steering.dead_letters import DeadLetterOffice
+    from sluice.usecases.steering.declare_lost import DeclareLost
+    from sluice.usecases.steering.drain import Drain
+    from sluice.usecases.steering.ledger_audit import LedgerAudit
+    from sluice.usecases.steering.moves import Moves
+    from sluice.usecases.steering.steer import Steer
 
     query = Query(
         losses=losses(),

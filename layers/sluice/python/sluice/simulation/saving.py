@@ -1,6 +1,6 @@
 """What an eviction leaves of a job's work, and how long its victim is saved before it goes.
 
-As `usecases.yielding` decides it of pods, on machines that can dump whatever may be dumped.
+As `usecases.moving.yielding` decides it of pods, on machines that can dump whatever may be dumped.
 """
 
 from __future__ import annotations

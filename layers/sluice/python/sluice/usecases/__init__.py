@@ -1,1 +1,4 @@
-"""Gather, decide, apply: one use case per verb, over ports."""
+"""Gather, decide, apply: one use case per verb, over ports.
+
+Beside the folders: the api's routes, who calls and what is refused, and what all of them share.
+"""

@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.lifecycle.record import PHASES, State
-from sluice.usecases.query import PAGE_LIMIT, Filters
+from sluice.usecases.reading.query import PAGE_LIMIT, Filters
 from sluice.usecases.refused import InvalidError, RefusedError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from sluice.ports import Catalog
-    from sluice.usecases.accounts import Accounts
-    from sluice.usecases.apply import Apply
     from sluice.usecases.callers import Authority
-    from sluice.usecases.checks import Answer
-    from sluice.usecases.checkup import Checkup
-    from sluice.usecases.costs import Costs
-    from sluice.usecases.dead_letters import DeadLetterOffice
-    from sluice.usecases.declare_lost import DeclareLost
-    from sluice.usecases.drain import Drain
-    from sluice.usecases.explain import Explain
-    from sluice.usecases.ledger_audit import LedgerAudit
-    from sluice.usecases.moves import Moves
-    from sluice.usecases.query import Query
-    from sluice.usecases.shares import Shares
-    from sluice.usecases.status import Status
-    from sluice.usecases.steer import Steer
-    from sluice.usecases.whatif import WhatIf
+    from sluice.usecases.reading.accounts import Accounts
+    from sluice.usecases.reading.costs import Costs
+    from sluice.usecases.reading.explain import Explain
+    from sluice.usecases.reading.query import Query
+    from sluice.usecases.reading.shares import Shares
+    from sluice.usecases.reading.status import Status
+    from sluice.usecases.reading.whatif import WhatIf
+    from sluice.usecases.steering.apply import Apply
+    from sluice.usecases.steering.checks import Answer
+    from sluice.usecases.steering.checkup import Checkup
+    from sluice.usecases.steering.dead_letters import DeadLetterOffice
+    from sluice.usecases.steering.declare_lost import DeclareLost
+    from sluice.usecases.steering.drain import Drain
+    from sluice.usecases.steering.ledger_audit import LedgerAudit
+    from sluice.usecases.steering.moves import Moves
+    from sluice.usecases.steering.steer import Steer
 
 MAX_SELECTOR = 20
 

@@ -1,0 +1,1 @@
+"""From a document to quota: what `submit` and `admit` do."""

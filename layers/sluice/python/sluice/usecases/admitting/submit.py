@@ -1,0 +1,358 @@
+"""Turn messages into workload records: PENDING, or REJECTED with everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sluice.core.intake import documents
+from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
+from sluice.core.kinds import tenants
+from sluice.core.kinds.tenants import Tenant
+from sluice.core.lifecycle import completion, dependencies, pending_policy
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.record import PodSet, State, Workload
+from sluice.core.passes.fitness import impossible
+from sluice.core.values.identity import digest, workload_id
+from sluice.core.values.mistakes import mistake
+from sluice.core.values.reasons import Reason
+from sluice.errors import ManifestUnavailable
+from sluice.ports import (
+    Catalog,
+    CatalogSnapshot,
+    Clock,
+    Completions,
+    Created,
+    Document,
+    Manifests,
+    TaskTokens,
+    Workloads,
+)
+from sluice.usecases.admitting.pending_caps import PendingCaps
+from sluice.usecases.configuration import clusters_with_cedana, configured
+
+DEFAULT_PRIORITY_CLASS = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One SQS message. `from_bus`: an EventBridge rule sent it, so its sender is the bus."""
+
+    id: str
+    sender: str
+    sent_at: int
+    body: str
+    from_bus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A message whose record could not be written; SQS brings it again."""
+
+    message_id: str
+    error: Exception
+
+    def fields(self) -> dict[str, str]:
+        cause = f"{type(self.error).__name__}: {self.error}"
+        return {"message_id": self.message_id, "cause": cause}
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    accepted: int
+    rejected: int
+    failed: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A submission's record, its document if it was accepted, and whose task waits for it."""
+
+    message: Message
+    record: Workload
+    manifest: Document | None
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Submit:
+    """A message is done only when its durable record exists; neighbours do not disturb it."""
+
+    workloads: Workloads
+    manifests: Manifests
+    catalog: Catalog
+    clock: Clock
+    tokens: TaskTokens
+    completions: Completions
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+    caps: PendingCaps = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "caps", PendingCaps(self.workloads, self.clock))
+
+    def __call__(self, messages: Sequence[Message]) -> Submitted:
+        snapshot = self.catalog.snapshot()
+        judged = [each for message in messages for each in self.judge(message, snapshot)]
+        self.manifests.put_many({j.record.manifest_key: j.manifest for j in judged if j.manifest})
+        outcomes = list(self.pool.map(self.record, judged))
+        failures = {o.message_id: o for o in outcomes if isinstance(o, Failure)}
+        states = [o for o in outcomes if isinstance(o, State)]
+        rejected = states.count(State.REJECTED)
+        return Submitted(len(states) - rejected, rejected, tuple(failures.values()))
+
+    def judge(self, message: Message, snapshot: CatalogSnapshot) -> list[Judged]:
+        tenant = tenant_of(message, snapshot)
+        now = self.clock.now()
+        if tenant is None:
+            token = completion.token_in(message.body)
+            return [Judged(message, unauthorised(message, now, task=bool(token)), None, token)]
+        by = event_source(message.body) if message.from_bus else principal_of(message)
+        judged = []
+        for read in documents.read(message.body):
+            if isinstance(read, documents.ManifestReference):
+                read = self.fetched(read, tenant)  # noqa: PLW2901, what it refers to counts
+            item, token = without_token(read)
+            record, manifest = self.judge_item(item, message, tenant, snapshot, now)
+            judged.append(Judged(message, replace(record, task=bool(token)), manifest, token))
+        records = dependencies.linked([each.record for each in judged])
+        return [
+            replace(each, record=replace(record, submitted_by=by))
+            for record, each in zip(records, judged, strict=True)
+        ]
+
+    def judge_item(
+        self,
+        item: documents.Document | documents.Malformed,
+        message: Message,
+        tenant: Tenant,
+        snapshot: CatalogSnapshot,
+        now: int,
+    ) -> tuple[Workload, Document | None]:
+        found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
+        if isinstance(found, Rejected):
+            return rejected(found, refusal_code(item), found.errors), None
+        workload, manifest = placed(found, snapshot)
+        if manifest is not None and not self.caps.take(tenant, configured(snapshot).queues):
+            advice = (
+                f"tenant {tenant.name} has {tenant.max_pending} workloads waiting already, its "
+                "maxPending; submit the same again once some of them run, or cancel some"
+            )
+            return rejected(found, Reason.PENDING_CAP, [{"field": "", "message": advice}]), None
+        return workload, manifest
+
+    def fetched(
+        self, reference: documents.ManifestReference, tenant: Tenant
+    ) -> documents.Document | documents.Malformed:
+        uri = f"s3://{reference.bucket}/{reference.object_key}"
+        if not tenant.may_fetch(reference.bucket, reference.object_key):
+            message = f"tenant {tenant.name} may not refer to {uri}; ask for it in its `buckets`"
+            return documents.malformed("manifestRef", message, reference.index)
+        try:
+            items = documents.read(self.manifests.fetch(uri, reference.sha256))
+        except ManifestUnavailable as error:
+            return documents.malformed("manifestRef", str(error), reference.index)
+        if len(items) != 1:
+            message = f"holds a List of {len(items)}; store one document per reference"
+            return documents.malformed("manifestRef", message, reference.index)
+        (item,) = items
+        if isinstance(item, documents.ManifestReference):
+            message = "refers to another reference; store the document itself there"
+            return documents.malformed("manifestRef", message, reference.index)
+        return replace(item, index=reference.index)
+
+    def record(self, judged: Judged) -> State | Failure:
+        """Same key and body again is a success; same key and another body is a visible conflict."""
+        workload = judged.record
+        try:
+            created = self.create(workload, judged.token)
+            if created is Created.DIFFERENT:
+                workload = conflicting(workload, judged.message)
+                created = self.create(workload, judged.token)
+            if judged.token and created is Created.SAME:
+                # Nothing of the record changes, so no event would tell of one more task.
+                self.completions.look([workload.manifest_key])
+        except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
+            return Failure(judged.message.id, error)
+        return workload.state
+
+    def create(self, workload: Workload, token: str) -> Created:
+        """First the token, so that whoever sees the record end finds it."""
+        if token:
+            self.tokens.put(workload.manifest_key, token)
+        return self.workloads.create(workload)
+
+
+def refusal_code(item: documents.Document | documents.Malformed) -> Reason:
+    """Whose fault a refused submission is: the policy's, if another tenant might send the same."""
+    if isinstance(item, documents.Malformed):
+        return Reason.SCHEMA_INVALID
+    metadata = item.body.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    anybody = tenants.unbounded(str(namespace or "default"))
+    judged = submission(item, tenant=anybody, key="anybody", now_ms=0)
+    return Reason.POLICY_DENIED if isinstance(judged, Accepted) else Reason.SCHEMA_INVALID
+
+
+def without_token(
+    item: documents.Document | documents.Malformed,
+) -> tuple[documents.Document | documents.Malformed, str]:
+    """What may be stored of a submission, and the token of the task that waits for it."""
+    if isinstance(item, documents.Malformed):
+        return item, item.token
+    return replace(item, body=completion.withheld(item.body)), completion.token_of(item.body)
+
+
+def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
+    """Who sent it: the principal before the session name, or for events their granted source."""
+    known = [tenants.parse(document) for document in snapshot.of("Tenant").values()]
+    if message.from_bus:
+        source = event_source(message.body)
+        return next((tenant for tenant in known if source in tenant.event_sources), None)
+    principal = principal_of(message)
+    return next((tenant for tenant in known if principal in tenant.principals), None)
+
+
+def principal_of(message: Message) -> str:
+    """The part of the SenderId that the sender cannot choose: before the session's name."""
+    return message.sender.partition(":")[0]
+
+
+def event_source(body: str) -> str:
+    try:
+        envelope = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    source = envelope.get("source") if isinstance(envelope, dict) else None
+    return source if isinstance(source, str) else ""
+
+
+def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Document | None]:
+    """The record in its ClusterQueue, or what of queue, priority class or size does not exist."""
+    config = configured(snapshot)
+    queues = config.queues
+    local = queues.local_queues.get(found.queue)
+    if local is None or local.cluster_queue not in queues.cluster_queues:
+        namespace = found.queue.partition("/")[0]
+        there = [key for key in queues.local_queues if key.startswith(f"{namespace}/")]
+        known = ", ".join(sorted(key.partition("/")[2] for key in there)) or "none"
+        message = f"LocalQueue {found.queue} does not exist; queues of {namespace}: {known}"
+        nowhere = rejected(
+            found, Reason.UNKNOWN_QUEUE, [{"field": "spec.queue", "message": message}]
+        )
+        return replace(nowhere, queue=f"{namespace}/{NO_QUEUE}"), None
+    name = found.priority_class or DEFAULT_PRIORITY_CLASS
+    priority = queues.priority_classes.get(name)
+    if priority is None and found.priority_class:
+        known = ", ".join(sorted(queues.priority_classes)) or "none"
+        message = f"WorkloadPriorityClass {name} does not exist; known: {known}"
+        return rejected(
+            found, Reason.SCHEMA_INVALID, [{"field": "spec.priority", "message": message}]
+        ), None
+    classes = {each.name: each.value for each in queues.priority_classes.values()}
+    try:
+        options = pending_policy.escalating(found.options, classes)
+    except pending_policy.UnknownClass as unknown:
+        known = ", ".join(sorted(classes)) or "none"
+        message = f"WorkloadPriorityClass {unknown.wanted} does not exist; known: {known}"
+        field = f"spec.pendingPolicy[{unknown.number}].priority"
+        return rejected(found, Reason.SCHEMA_INVALID, [{"field": field, "message": message}]), None
+    pod_sets = tuple(
+        PodSet(s["name"], s["count"], dict(s["requests"]), s.get("min_count"))
+        for s in found.pod_sets
+    )
+    root = queues.root_of(local.cluster_queue)
+    ignores = config.policies.of(root).ignore_undeclared
+    if problem := impossible(queues, local.cluster_queue, pod_sets, ignore_undeclared=ignores):
+        return rejected(
+            found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
+        ), None
+    asked = found.options.get("checkpoint", {}).get("mode")
+    if asked == CheckpointMode.CEDANA and not clusters_with_cedana(snapshot):
+        message = (
+            "no Cluster has Cedana configured: use kubelet or application, or ask an administrator"
+            " for spec.cedana {url, clusterId, tokenSecret} of a Cluster"
+        )
+        return rejected(
+            found, Reason.SCHEMA_INVALID, [{"field": "spec.checkpoint.mode", "message": message}]
+        ), None
+    manifest: Document = json.loads(found.manifest)
+    workload = _record(found, State.PENDING)
+    queued = replace(
+        workload,
+        cq=local.cluster_queue,
+        root=root,
+        priority=priority.value if priority else 0,
+        priority_class=priority.name if priority else "",
+        pod_sets=pod_sets,
+        options=options,
+        labels=(manifest.get("metadata") or {}).get("labels") or {},
+        kind=found.kind,
+    )
+    return dependencies.blocked(queued), manifest
+
+
+def rejected(
+    found: Accepted | Rejected, code: Reason, errors: Sequence[Mapping[str, str]]
+) -> Workload:
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return replace(
+        _record(found, State.REJECTED),
+        errors=tuple(errors),
+        reason={"code": code, "message": f"{mistake(first)}{more}"},
+        finished_at=found.created_at,
+    )
+
+
+def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
+    """Of the body of an unknown sender nothing is stored but a task token, until it is told so.
+
+    Administrators see the record.
+    """
+    sender = event_source(message.body) if message.from_bus else principal_of(message)
+    place = "eventSources" if message.from_bus else "principals"
+    what = (
+        "no Tenant grants submissions to this sender; an administrator adds it to spec."
+        f"{place} of one"
+    )
+    return Workload(
+        workload_id("", message.id),
+        name="",
+        namespace="",
+        queue=f"/{NO_QUEUE}",
+        state=State.REJECTED,
+        digest=digest(message.id),
+        submitted_by=sender,
+        created_at=now,
+        finished_at=now,
+        errors=({"field": "", "message": what},),
+        reason={"code": Reason.POLICY_DENIED, "message": what},
+        task=task,
+    )
+
+
+def conflicting(workload: Workload, message: Message) -> Workload:
+    """The visible record of a key that was used before with another body."""
+    what = (
+        f"the idempotency key was used before for another body ({workload.id}); "
+        "use a new key, or submit the same body"
+    )
+    return replace(
+        workload,
+        id=workload_id("conflict", f"{message.id}{workload.id}"),
+        state=State.REJECTED,
+        finished_at=workload.created_at,
+        errors=({"field": "metadata.idempotencyKey", "message": what},),
+        reason={"code": Reason.KEY_REUSED, "message": what},
+    )
+
+
+def _record(found: Accepted | Rejected, state: State) -> Workload:
+    fields: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("id", "name", "namespace", "queue", "tenant", "digest", "created_at")
+    }
+    return Workload(state=state, **fields)

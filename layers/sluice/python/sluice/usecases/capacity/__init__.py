@@ -1,0 +1,1 @@
+"""Machines for those that have quota: what `provision` does."""

@@ -1,0 +1,1 @@
+"""Off a machine that goes away, or that is given back, and on elsewhere."""

@@ -1,0 +1,1 @@
+"""Jobs in clusters: made, watched, and cleared away."""

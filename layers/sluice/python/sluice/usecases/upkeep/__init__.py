@@ -1,0 +1,1 @@
+"""What follows from changed records, and what makes good for lost messages."""
