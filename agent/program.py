@@ -115,9 +115,9 @@ class Agent:
         """Carries it out, and sees to it that what its pod wants by then is next."""
         try:
             self._carry_out(order)
+            self.said[order.uid] = order.name
         finally:
             with self.lock:
-                self.said[order.uid] = order.name
                 next_one = self.wanted.pop(order.uid)
                 if next_one is not None and next_one.name != order.name:
                     self.wanted[order.uid] = next_one

@@ -29,7 +29,11 @@ def checkpoint(app: App, *, workload: str | None, name: str | None, output: str)
 @output_option
 @pass_app
 def migrate(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """Save a running workload and start it again from there; it keeps its quota."""
+    """Save a running workload and start it again from there; it keeps its quota.
+
+    One that cannot be saved, or keeps no checkpoints, gets its grace and starts from its last
+    checkpoint, or from the beginning.
+    """
     _wish(app, "migrate", workload, name, output)
 
 

@@ -45,8 +45,9 @@ def told(answer: Json, now_ms: int) -> Iterator[str]:
     if answer.get("placed"):
         yield "\n" + clean(f"Placed:  {answer['placed']}")
     if reason := answer.get("reason"):
-        yield f"\nReason:  {reason['code']} ({reason['action']})"
-        if answer["phase"] not in ENDED or reason["action"] != "WAIT":
+        over = answer["phase"] in ENDED and reason["action"] == "WAIT"
+        yield f"\nReason:  {reason['code']}" + ("" if over else f" ({reason['action']})")
+        if not over:
             yield f"         {ACTIONS[reason['action']]}"
     if answer.get("quota"):
         yield f"\nQuota of {answer['clusterQueue']}:"

@@ -31,6 +31,8 @@ KINDS = {
     "NodeClaim": ("/apis/karpenter.sh/v1", "nodeclaims", False),
 }
 NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422
+_NO_LOG = (b"unable to retrieve container logs for ", b"failed to try resolving symlinks in path ")
+"""A kubelet says so with status 200 where the log of a container has gone."""
 PAGE = 500
 TIMEOUT = urllib3.Timeout(connect=3, read=20)
 
@@ -144,7 +146,10 @@ class KubernetesCluster:
         answer = self._request("GET", f"{_path('Pod', namespace, pod)}/log?{query}")
         if answer.status >= 400:  # noqa: PLR2004
             self._checked(answer.status, _json(answer.data))
-        return bytes(answer.data)
+        log = bytes(answer.data)
+        if log.startswith(_NO_LOG) and b"\n" not in log.strip():
+            raise ClusterError(log.decode(errors="replace").strip(), NOT_FOUND)
+        return log
 
     def _call(
         self,

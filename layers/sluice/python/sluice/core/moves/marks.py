@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sluice.core.moves.gangs import part_of
@@ -39,7 +39,16 @@ def order_of(move: Migration) -> str:
     """The dump that its pods are to answer for."""
     if move.kind == Kind.YIELD:
         return f"{YIELD}{move.generation}"
-    return f"{MOVE if move.last_at else FIRST}{move.generation}"
+    if move.last_at:
+        return f"{MOVE}{move.generation}"
+    return move.first_order or f"{FIRST}{move.generation}"
+
+
+def under_way(pods: Sequence[Mapping[str, Any]]) -> str:
+    """The order of an extra checkpoint that all of them bear and none has answered, or nothing."""
+    (name, *others) = {marks_on(pod).get(ORDER, "") for pod in pods} or {""}
+    extra = bool(name) and not others and not name.startswith((FIRST, MOVE, YIELD))
+    return name if extra and all(answer(pod) is None for pod in pods) else ""
 
 
 def marks_on(pod: Mapping[str, Any]) -> Mapping[str, str]:

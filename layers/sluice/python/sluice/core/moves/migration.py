@@ -156,6 +156,8 @@ class Migration:
     saved: Mapping[str, Saved] = field(default_factory=dict)
     first: Mapping[str, Saved] = field(default_factory=dict)
     """The dump after which the source worked on; empty until it is whole."""
+    first_order: str = ""
+    """The order of an extra checkpoint that was under way, which serves as the first; else none."""
     first_at: int = 0
     """When the order of the first dump was answered, by `first` or by `first_error`."""
     first_error: str = ""

@@ -33,7 +33,8 @@ def stopped_at(migration: Migration) -> int:
     held = [each.held_at for each in migration.saved.values()]
     if held and all(held):
         return max(held)
-    return migration.stopping_at or migration.fenced_at or migration.restoring_at
+    # Who is told to go works on for as long as its grace lets it.
+    return migration.fenced_at or migration.stopping_at or migration.restoring_at
 
 
 def account(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
@@ -51,11 +52,14 @@ def account(migration: Migration, workload: Workload, good_at: int) -> dict[str,
         "interrupted_at": migration.noticed_at,
         "stopped_at": stopped,
     }
-    told_to_go = migration.action is Action.SIGNAL and not good_at
+    if migration.checkpoint:  # a user went back to it: what came after it is done again
+        found["back_to"] = good_at
+    told_to_go = migration.action is Action.SIGNAL and not (good_at or migration.checkpoint)
     if mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
         found["self_saved"] = True
-    elif mode(workload.options) is not CheckpointMode.APPLICATION and workload.started_at:
+    elif mode(workload.options) is not CheckpointMode.APPLICATION:
         # A restore from an older generation's checkpoint loses no more than this run did.
-        found["lost_ms"] = max(0, stopped - max(workload.started_at, good_at))
+        began = workload.started_at or stopped
+        found["lost_ms"] = max(0, stopped - max(began, good_at))
     prices = ("usd_per_hour", "on_demand_usd_per_hour")
     return found | {name: migration.numbers[name] for name in prices if name in migration.numbers}

@@ -91,10 +91,11 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
 def _noticed(m: Migration) -> tuple[str, dict[str, Any]]:
     if m.kind == Kind.REQUEST:
         return f"a user asked to move it from {m.node}", {"kind": m.kind}
-    left = max(0, m.deadline - m.received_at) / 1000
+    # As it was heard first: a later notice may know of an earlier end.
+    left = max(0, m.numbers.get("left_ms", m.deadline - m.received_at)) / 1000
     goes = f"goes away: {m.kind}; {left:.0f} s are left"
     if m.kind in LOSSES:
-        goes = f"is gone, without a warning that left time: {m.kind}"
+        goes = f"ends without a warning that left time: {m.kind}"
     detail = {"instance": m.instance, "kind": m.kind, "deadline": m.deadline}
     return f"{m.node} ({m.instance}) {goes}", detail
 

@@ -32,7 +32,7 @@ from sluice.core.moves.interruption import (
     read,
 )
 from sluice.core.moves.losses import loss_of
-from sluice.core.moves.marks import LEAVING, MOVE, ORDER, order_of
+from sluice.core.moves.marks import LEAVING, MOVE, ORDER, order_of, under_way
 from sluice.core.moves.migration import Migration, yield_id
 from sluice.core.moves.periodic import can_be_ordered
 from sluice.core.values.reasons import Reason
@@ -314,7 +314,10 @@ class Interrupt:
         left_ms = 0 if notice.kind in LOSSES else deadline - now
         weighed = self.weigh(name, row, each, left_ms, restores=restores)
         # Who moves by a wish loses no machine, and waits for none.
-        twice = notice.kind is not Kind.REQUEST and checkpointing.fits_twice(weighed.fit)
+        # A second dump of the same processes would only begin when the first has ended.
+        waits = weighed.dumped and notice.kind is not Kind.REQUEST
+        extra = under_way(each.all_pods) if waits else ""
+        twice = waits and (bool(extra) or checkpointing.fits_twice(weighed.fit))
         return Migration(
             workload=workload.id,
             generation=workload.generation,
@@ -328,11 +331,12 @@ class Interrupt:
             driver=weighed.driver,
             action=weighed.fit.action,
             reason=weighed.reason,
-            numbers={**weighed.numbers, **prices(workload, row)},
+            numbers={**weighed.numbers, "left_ms": deadline - now, **prices(workload, row)},
             instance_type=str(row.get("type", "")),
             zone=str(row.get("zone", "")),
             grace_ms=weighed.grace_ms,
             pods=weighed.pods,
+            first_order=extra,
             last_at=now if weighed.dumped and not twice else 0,
         )
 
