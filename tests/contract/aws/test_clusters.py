@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,6 +245,30 @@ def test_a_watch_tells_what_happens_after_its_version_and_ends(real: KubernetesC
     assert ("ADDED", before) not in heard
     changes = [change for change, other in heard if other == name]
     assert (changes[0], changes[-1]) == ("ADDED", "DELETED")
+
+
+@pytest.mark.parametrize(
+    ("body", "gone"),
+    [
+        (b"unable to retrieve container logs for containerd://995faff8", True),
+        (b'failed to try resolving symlinks in path "/var/log/pods/a/0.log": lstat', True),
+        (b"unable to retrieve container logs for a\nis what this program prints\n", False),
+        (b"trained\n", False),
+    ],
+)
+def test_what_a_kubelet_says_instead_of_a_log_is_no_log(
+    monkeypatch: pytest.MonkeyPatch, body: bytes, gone: bool
+) -> None:
+    answer = SimpleNamespace(status=200, data=body)
+    monkeypatch.setattr(KubernetesCluster, "_request", lambda *_, **__: answer)
+    cluster = KubernetesCluster("https://127.0.0.1:1", "", lambda: "t")
+
+    if gone:
+        with pytest.raises(ClusterError) as raised:
+            cluster.logs(NAMESPACE, "pod", "main", limit_bytes=10)
+        assert raised.value.status == 404
+    else:
+        assert cluster.logs(NAMESPACE, "pod", "main", limit_bytes=10) == body
 
 
 @pytest.mark.stack

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sluice.core.accounts.recovery import undone
 from sluice.core.intake.replacement import placeholder, ready
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import PodSet, State, Workload
@@ -365,6 +366,34 @@ def test_after_a_last_dump_that_fails_or_is_late_the_first_counts_and_the_rest_i
     began = replace(A_WORKLOAD, started_at=NOW - 60_000)
     told = standstill.account(stopped, began, good_at=FIRST["pod-1"].at)
     assert told["lost_ms"] == end - FIRST["pod-1"].at
+
+
+def test_who_is_told_to_go_works_until_it_is_gone() -> None:
+    move = a_move(action=Action.SIGNAL, stopping_at=NOW + 5_000, fenced_at=NOW + 30_000)
+    began = replace(A_WORKLOAD, started_at=NOW - 60_000)
+
+    told = standstill.account(move, began, good_at=NOW - 10_000)
+
+    assert (told["stopped_at"], told["lost_ms"]) == (NOW + 30_000, 40_000)
+
+
+def test_what_a_user_goes_back_over_is_told_of_all_runs_since() -> None:
+    move = a_move(kind="request", action=Action.LET_GO, checkpoint="s3://b/old.tar")
+    move = replace(move, stopping_at=NOW, fenced_at=NOW)
+    began = replace(A_WORKLOAD, started_at=NOW - 60_000)
+
+    told = standstill.account(move, began, good_at=NOW - 90_000)
+
+    assert (told["lost_ms"], told["back_to"]) == (60_000, NOW - 90_000)
+    before = {"outcome": "migrate", "started_at": NOW - 120_000, "stopped_at": NOW - 70_000}
+    ended = {"outcome": "migrate", "started_at": NOW - 60_000, "ended_at": NOW, **told}
+    assert [run["lost_ms"] for run in undone([before | {"lost_ms": 0}, ended])] == [20_000, 60_000]
+
+
+def test_a_run_that_nobody_saw_start_has_nothing_to_do_again() -> None:
+    move = a_move(action=Action.SIGNAL, stopping_at=NOW, fenced_at=NOW)
+
+    assert standstill.account(move, A_WORKLOAD, good_at=NOW - 5_000)["lost_ms"] == 0
 
 
 def test_another_dump_is_worth_it_where_more_was_done_since_the_first_than_it_takes() -> None:
