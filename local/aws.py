@@ -75,6 +75,7 @@ def ec2(settings: Settings, endpoints: Endpoints, ports: dict[str, int]) -> Part
             "--account", endpoints.account,
             "--region", endpoints.region,
             "--cluster", endpoints.cluster_name,
+            "--templates", str(Layout(settings.state).data / "experiment-templates"),
             "--time-scale", str(settings.time_scale),
             "--instance-delay", str(settings.instance_delay),
         ),

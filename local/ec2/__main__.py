@@ -25,12 +25,13 @@ from typing import Any
 
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.models.instance_types import INSTANCE_TYPES
+from moto.fis.models import fis_backends
 from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 from local.ec2.events import EventBus
-from local.ec2.fault_injection import make_experiments_happen
+from local.ec2.fault_injection import Templates, make_experiments_happen
 from local.ec2.lifecycle import Ec2
 from local.ec2.market import Market, Prices
 from local.ec2.moto_market import offer_what_has_a_price, put_market_behind_moto
@@ -85,6 +86,7 @@ def main() -> None:
     options.add_argument("--account", required=True)
     options.add_argument("--region", required=True)
     options.add_argument("--cluster", required=True)
+    options.add_argument("--templates", type=Path, required=True, help="of experiments, kept here")
     options.add_argument("--time-scale", type=float, default=1.0)
     options.add_argument("--instance-delay", type=float, default=2.0, help="seconds")
     options.add_argument("--prices", type=Path, default=Path(__file__).with_name("prices.json"))
@@ -103,6 +105,8 @@ def main() -> None:
     )
     put_market_behind_moto(ec2)
     make_experiments_happen(ec2)
+    templates = Templates(chosen.templates)
+    fis_backends[chosen.account][chosen.region].experiment_templates = templates
     offer_what_has_a_price(market.prices, chosen.region)
     prepare_account(backend, chosen.account, chosen.cluster)
     application = with_routes(DomainDispatcherApplication(create_backend_app), ec2)

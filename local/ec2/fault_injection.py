@@ -8,10 +8,12 @@ goes out at once, the warning two minutes before the end; five instances are the
 
 from __future__ import annotations
 
+import pickle
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moto.fis.models import Experiment, FISBackend
+from moto.fis.models import Experiment, ExperimentTemplate, FISBackend
 
 from local.ec2.market import NOTICE_SECONDS
 
@@ -34,6 +36,29 @@ FILTERED: Mapping[str, Callable[[Instance], str | None]] = {
     "InstanceType": lambda one: one.instance_type,
     "Placement.AvailabilityZone": lambda one: one.availability_zone,
 }
+
+
+class Templates(dict[str, ExperimentTemplate]):
+    """A backend's templates, in a file as well: CloudFormation keeps their ids over a restart."""
+
+    def __init__(self, file: Path) -> None:
+        known = pickle.loads(file.read_bytes()) if file.exists() else {}  # noqa: S301 - our own file
+        super().__init__(known)
+        self._file = file
+
+    def __setitem__(self, key: str, template: ExperimentTemplate) -> None:
+        super().__setitem__(key, template)
+        self._write()
+
+    def pop(self, key: str) -> ExperimentTemplate:  # type: ignore[override]  # as moto calls it
+        found = super().pop(key)
+        self._write()
+        return found
+
+    def _write(self) -> None:
+        partial = self._file.with_suffix(".partial")
+        partial.write_bytes(pickle.dumps(dict(self)))
+        partial.rename(self._file)
 
 
 class ExperimentFailedError(Exception):

@@ -69,6 +69,19 @@ def started(fis, machines, target=None, action=None, token=None):
     return lambda: fis.get_experiment(begun["id"])
 
 
+def test_templates_are_known_after_a_restart(fis, tmp_path) -> None:
+    fis.experiment_templates = fault_injection.Templates(tmp_path / "templates")
+    role = "arn:aws:iam::123456789012:role/drills"
+    made = [fis.create_experiment_template(None, "", [], {}, {"go": ACTION}, role) for _ in "ab"]
+    fis.delete_experiment_template(made[0]["id"])
+
+    again = FISBackend("us-east-1", "123456789012")
+    again.experiment_templates = fault_injection.Templates(tmp_path / "templates")
+
+    assert again.get_experiment_template(made[1]["id"]) == made[1]
+    assert set(again.experiment_templates) == {made[1]["id"]}
+
+
 def test_one_tagged_instance_is_warned_and_taken_two_minutes_later(fis) -> None:
     machines = Machines(an_instance(1, tag="no"), an_instance(2), an_instance(3))
     look = started(fis, machines)
