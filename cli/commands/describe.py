@@ -102,8 +102,9 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
 
 def _lost(moves: Json) -> str:
     """`1m12s: 60s of work done again, 12s of standstill`."""
-    work, still = span(moves["lostWorkSeconds"]), span(moves["standstillSeconds"])
-    text = f"{span(moves['lostSeconds'])}: {work} of work done again, {still} of standstill"
+    work, still = round(moves["lostWorkSeconds"]), round(moves["standstillSeconds"])
+    parts = f"{span(work)} of work done again, {span(still)} of standstill"
+    text = f"{span(work + still)}: {parts}"
     if unknown := moves.get("lostWorkUnknown"):
         text += f"; of {unknown} of {moves['moves']} only the application knows"
     return text

@@ -134,6 +134,8 @@ def test_who_is_being_moved_is_not_requeued_and_is_told_so() -> None:
     assert requeued.exit_code == 5
     assert "is being moved and keeps its quota" in requeued.stderr
     assert moves(terminal.plane.workloads.rows[running])
+    why = terminal("why", running).stdout
+    assert f"being moved, with its quota (node-1: spot); `sluice events {running}` tells" in why
 
 
 def test_a_class_changes_the_order_and_a_higher_number_needs_an_administrator() -> None:

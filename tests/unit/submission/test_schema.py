@@ -12,6 +12,7 @@ from sluice.core.intake import short_form
 from sluice.core.intake.submission import Accepted
 from sluice.core.intake.vetting import without_nulls
 from sluice.core.lifecycle import options
+from sluice.core.lifecycle.options import CheckpointMode
 
 from tests.unit.submission.builders import (
     a_job,
@@ -51,6 +52,12 @@ def test_the_schema_knows_the_fields_that_the_code_knows():
 def test_good_documents_are_valid(document):
     VALIDATOR.validate(document)
     accepted(document)
+
+
+@pytest.mark.parametrize("mode", [*CheckpointMode, "app", "signal", "criu"])
+def test_every_way_to_save_is_valid(mode):
+    VALIDATOR.validate(a_workload(checkpoint={"mode": str(mode)}))
+    accepted(a_workload(checkpoint={"mode": str(mode)}))
 
 
 @pytest.mark.parametrize(

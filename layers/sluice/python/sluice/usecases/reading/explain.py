@@ -228,6 +228,9 @@ def settled(workload: Workload) -> str:
         "ADMITTED": f"It has its quota; cluster {workload.cluster} is being told to start it.",
         "STARTING": f"It has its quota; its pods are starting on {workload.cluster}{end}.",
         "RUNNING": f"It runs on {workload.cluster}.",
+        "RECOVERING": "It is being moved, with its quota"
+        + (f" ({intent})" if intent else "")
+        + f"; `sluice events {workload.id}` tells how far it is.",
         "SUCCEEDED": "It has succeeded.",
         "FAILED": f"It has failed{end}.",
         "CANCELLED": f"It was cancelled{end}.",
