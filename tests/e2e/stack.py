@@ -300,3 +300,14 @@ def id_of(document: Document) -> str:
 
 def python(code: str) -> Sequence[str]:
     return ("python", "-c", code)
+
+
+def counter(counts: int) -> Sequence[str]:
+    """Counts for a tenth of a second each, with a secret that only this very process knows."""
+    return python(
+        "import os, time\n"
+        "secret = os.urandom(8).hex()\n"
+        f"for n in range({counts}):\n"
+        "    print('count', n, secret, flush=True)\n"
+        "    time.sleep(0.1)\n"
+    )

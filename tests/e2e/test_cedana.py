@@ -10,18 +10,11 @@ from typing import Any
 import pytest
 
 from local.settings import Layout
-from tests.e2e.stack import TENANTS, Stack, a_workload, python, until
+from tests.e2e.stack import TENANTS, Stack, a_workload, counter, until
 
 pytestmark = pytest.mark.stack
 
 COUNTS = 400
-COUNTER = (
-    "import os, time\n"
-    "secret = os.urandom(8).hex()\n"
-    f"for n in range({COUNTS}):\n"
-    "    print('count', n, secret, flush=True)\n"
-    "    time.sleep(0.1)\n"
-)
 FLAVOR, CLUSTER, _ = TENANTS
 
 
@@ -56,7 +49,7 @@ def service(stack: Stack) -> Iterator[Service]:
 
 def counting(stack: Stack, queue: str) -> str:
     """A workload that has begun to count; skips where no process can be saved."""
-    (job,) = stack.submit(a_workload(queue, *python(COUNTER), checkpoint={"mode": "cedana"}))
+    (job,) = stack.submit(a_workload(queue, *counter(COUNTS), checkpoint={"mode": "cedana"}))
     stack.await_phase("RUNNING", job)
     node, _ = stack.machine_of(job)
     labels = stack.kubernetes.call("GET", f"/api/v1/nodes/{node}")["metadata"]

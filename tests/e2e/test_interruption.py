@@ -14,8 +14,8 @@ from tests.e2e.stack import (
     INSTANCE_SECONDS,
     Stack,
     a_workload,
+    counter,
     id_of,
-    python,
     until,
 )
 
@@ -25,13 +25,6 @@ LAST = 30_000_001
 SUM = mertens(LAST - 1)
 UNNOTICED_SECONDS = 60  # 20 is the aim (tests/bench); plain Kubernetes and Karpenter take 115
 COUNTS = 300
-COUNTER = (
-    "import os, time\n"
-    "secret = os.urandom(8).hex()\n"
-    f"for n in range({COUNTS}):\n"
-    "    print('count', n, secret, flush=True)\n"
-    "    time.sleep(0.1)\n"
-)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mertens.py"
 
 
@@ -113,7 +106,7 @@ def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) ->
 def test_a_gang_goes_on_as_one_from_where_each_of_its_members_was(stack: Stack) -> None:
     queue = stack.queue("192")  # no machine on the market takes two members
     counting = a_workload(
-        queue, *python(COUNTER), cpu="64", array="0-2", checkpoint={"mode": "kubelet"}
+        queue, *counter(COUNTS), cpu="64", array="0-2", checkpoint={"mode": "kubelet"}
     )
     (gang,) = stack.submit(counting)
     stack.await_phase("RUNNING", gang)
@@ -157,7 +150,7 @@ def test_who_is_preempted_goes_on_later_from_where_it_was(stack: Stack) -> None:
     stack.apply(
         {"apiVersion": kueue, "kind": "WorkloadPriorityClass", "metadata": high, "value": 1}
     )
-    counting = a_workload(queue, *python(COUNTER), cpu="2", checkpoint={"mode": "kubelet"})
+    counting = a_workload(queue, *counter(COUNTS), cpu="2", checkpoint={"mode": "kubelet"})
     (victim,) = stack.submit(counting)
     stack.await_phase("RUNNING", victim)
     node, _ = stack.machine_of(victim)

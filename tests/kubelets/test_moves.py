@@ -6,24 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from tests.e2e.stack import Stack, a_workload, python, until
+from tests.e2e.stack import Stack, a_workload, counter, until
 
 pytestmark = [pytest.mark.stack, pytest.mark.kubelet, pytest.mark.slow]
 
 COUNTS = 600
-COUNTER = (
-    "import os, time\n"
-    "secret = os.urandom(8).hex()\n"
-    f"for n in range({COUNTS}):\n"
-    "    print('count', n, secret, flush=True)\n"
-    "    time.sleep(0.1)\n"
-)
 
 
 def test_a_process_survives_two_drills(stack: Stack) -> None:
     """Each with the recommendation that EC2 sends beside its warning, by bus and metadata."""
     queue = stack.queue("2")
-    (job,) = stack.submit(a_workload(queue, *python(COUNTER), checkpoint={"mode": "kubelet"}))
+    (job,) = stack.submit(a_workload(queue, *counter(COUNTS), checkpoint={"mode": "kubelet"}))
     nodes = []
     for generation in (0, 1):
         stack.await_phase("RUNNING", job)

@@ -99,7 +99,7 @@ class Weigh:
         names = {pod["spec"].get("nodeName", "") for pod in each.all_pods}
         known = {row["node"]: row}
         if names - known.keys():
-            known |= {one["node"]: one for one in self.nodes.of(name) if one["node"] not in known}
+            known = {one["node"]: one for one in self.nodes.of(name)} | known
         dumped = checkpointing.mode(each.workload.options) in checkpointing.DUMPING
         able = {node for node, one in known.items() if checkpointing.capability(one).kubelet}
         if self.clusters and dumped and names - able:
