@@ -1,4 +1,4 @@
-"""What pods say to the agent, and what it answers; `sluice.core.moves.marks` reads the answers."""
+"""Orders that pods carry for the agent, and its answers; read by core.migrations.marks."""
 
 import hashlib
 import json

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from sluice.core.kinds.document import DocumentError
+from sluice.core.config.document import DocumentError
 from sluice.core.values.quantity import parse_duration
 from sluice.simulation.engine import Simulation
 from sluice.simulation.expectation import differences

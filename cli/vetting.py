@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sluice.core.config.tenants import unbounded
 from sluice.core.intake.documents import Document
 from sluice.core.intake.submission import Rejected, submission
-from sluice.core.kinds.tenants import unbounded
 
 if TYPE_CHECKING:
     from cli.documents import Submission

@@ -17,7 +17,7 @@ from sluice import bootstrap
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
     from aws_lambda_powertools.utilities.typing import LambdaContext
-    from sluice.usecases.moving.interrupt import Handled
+    from sluice.usecases.migrations.interrupt import Handled
 
 logger = Logger()
 metrics = Metrics()

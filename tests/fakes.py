@@ -19,12 +19,12 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
 from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
 from sluice.core.lifecycle.record import Change, State, Workload, after
-from sluice.core.moves.checkpointing import Catalogue, Checkpoint
-from sluice.core.moves.compatibility import GENERATION, MANUFACTURER
-from sluice.core.moves.interruption import Notice
-from sluice.core.moves.leftovers import Stored
-from sluice.core.moves.losses import Loss
-from sluice.core.moves.migration import Advance, Migration
+from sluice.core.migrations.checkpointing import Catalogue, Checkpoint
+from sluice.core.migrations.compatibility import GENERATION, MANUFACTURER
+from sluice.core.migrations.interruption import Notice
+from sluice.core.migrations.leftovers import Stored
+from sluice.core.migrations.losses import Loss
+from sluice.core.migrations.migration import Advance, Migration
 from sluice.errors import ManifestUnavailable, SluiceError
 from sluice.ports import (
     AlreadyExists,

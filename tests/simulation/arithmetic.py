@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sluice.core.kinds.model import Assignment, Cohort, ResourceQuota, Workload
-from sluice.core.kinds.objects import ConfigObjects
+from sluice.core.config.model import Assignment, Cohort, ResourceQuota, Workload
+from sluice.core.config.objects import ConfigObjects
 from sluice.simulation.outcome import Outcome
 
 Cell = tuple[str, str]

@@ -4,8 +4,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from sluice.core.kinds.document import DocumentError
-from sluice.core.kinds.model import (
+from sluice.core.config.document import DocumentError
+from sluice.core.config.model import (
     FungibilityChoice,
     QueueingStrategy,
     StopPolicy,
@@ -13,7 +13,7 @@ from sluice.core.kinds.model import (
     TaintEffect,
     Toleration,
 )
-from sluice.core.kinds.objects import parse_objects
+from sluice.core.config.objects import parse_objects
 from sluice.core.values.quantity import (
     format_quantity,
     parse_decimal,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sluice.core.kinds.document import DocumentError
+from sluice.core.config.document import DocumentError
 from sluice.simulation.engine import Simulation
 from sluice.simulation.expectation import differences
 from sluice.simulation.report import report

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from sluice.core.kinds.document import DocumentError
+from sluice.core.config.document import DocumentError
 from sluice.simulation.engine import Simulation
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario

@@ -10,15 +10,15 @@ from click.testing import CliRunner
 from sluice.core.clusters.capacity import Closure
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import (
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import (
     AdmissionFairSharing,
     Assignment,
     Policy,
     Workload,
 )
-from sluice.core.kinds.model import PodSetAssignment as Assigned
-from sluice.core.kinds.objects import ConfigObjects, parse_objects
+from sluice.core.config.model import PodSetAssignment as Assigned
+from sluice.core.config.objects import ConfigObjects, parse_objects
 from sluice.core.lifecycle.record import State
 from sluice.core.passes.cycle import Cycle, Gathered
 from sluice.core.passes.recording import (

@@ -12,7 +12,7 @@ import pytest
 from moto import mock_aws
 from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves.checkpointing import Checkpoint, Part
+from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.errors import SluiceError
 from sluice.ports import Archive
 

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 from sluice.adapters.ec2_machines import EC2Machines
-from sluice.core.moves.interruption import Kind, read
+from sluice.core.migrations.interruption import Kind, read
 
 from tests.fakes import FakeClock
 

@@ -14,11 +14,11 @@ from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves import migration as moving
-from sluice.core.moves.checkpointing import Action, Checkpoint, Part
-from sluice.core.moves.interruption import Kind, Notice
-from sluice.core.moves.losses import Loss
-from sluice.core.moves.migration import Migration, Saved, Stage
+from sluice.core.migrations import migration as moving
+from sluice.core.migrations.checkpointing import Action, Checkpoint, Part
+from sluice.core.migrations.interruption import Kind, Notice
+from sluice.core.migrations.losses import Loss
+from sluice.core.migrations.migration import Migration, Saved, Stage
 from sluice.ports import Losses, Migrations, Nodes, Offerings
 
 from tests.contract.aws.ports import KEYS, make_table

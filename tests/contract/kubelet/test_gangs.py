@@ -13,11 +13,11 @@ from sluice.core.intake.rendering import Placement, Run, render
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
-from sluice.core.moves import gangs, migration
-from sluice.core.moves.marks import ORDER, answer_to
-from sluice.core.moves.migration import Saved
-from sluice.usecases.moving.parts import HandOut
-from sluice.usecases.moving.stopping import all_pods_of, find, stop
+from sluice.core.migrations import gangs, migration
+from sluice.core.migrations.marks import ORDER, answer_to
+from sluice.core.migrations.migration import Saved
+from sluice.usecases.migrations.parts import HandOut
+from sluice.usecases.migrations.stopping import all_pods_of, find, stop
 
 from local import control_plane
 from local.node.api import ApiError, KubernetesApi

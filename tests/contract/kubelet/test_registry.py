@@ -14,7 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves.checkpointing import Checkpoint
+from sluice.core.migrations.checkpointing import Checkpoint
 
 from agent.registry import CONTAINER, Repository
 from local.kubelet_node.registry import PYTHON, Images, serve

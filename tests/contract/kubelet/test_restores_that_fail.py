@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.record import State, Workload
-from sluice.core.moves.restoring import why_not_restored
+from sluice.core.migrations.restoring import why_not_restored
 
 from agent.registry import Repository
 from tests.contract.kubelet.test_checkpoint import BUCKET, COUNTER, answer, bucket, job, order

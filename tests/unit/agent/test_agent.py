@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from sluice.core.moves import marks
-from sluice.core.moves.interruption import Kind, read
-from sluice.core.moves.migration import Saved
+from sluice.core.migrations import marks
+from sluice.core.migrations.interruption import Kind, read
+from sluice.core.migrations.migration import Saved
 
 from agent import orders, support
 from agent.kubelet import CheckpointRefusedError, Kubelet

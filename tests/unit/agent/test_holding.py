@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from sluice.core.moves.marks import MOVE, YIELD
+from sluice.core.migrations.marks import MOVE, YIELD
 
 from agent import orders
 from agent.holding import PROC, Hold, Holds, cgroup_of, first_of, untraced

@@ -19,8 +19,8 @@ from sluice.core.clusters.fallback import (
     reclaims,
 )
 from sluice.core.clusters.fleet import Site
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import Policy, ResourceFlavor
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import Policy, ResourceFlavor
 from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
 from sluice.core.passes.cycle import Cycle, Gathered, decide
 from sluice.core.values.reasons import Reason

@@ -20,7 +20,7 @@ from sluice.core.clusters.capacity import (
 )
 from sluice.core.clusters.launches import lessons
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
-from sluice.core.kinds.model import ResourceFlavor
+from sluice.core.config.model import ResourceFlavor
 from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,

@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves.checkpointing import Checkpoint, Part
-from sluice.core.moves.interruption import Request, read
+from sluice.core.migrations.checkpointing import Checkpoint, Part
+from sluice.core.migrations.interruption import Request, read
 from sluice.ports import Archive
 
 from cli.app import App

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import (
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import (
     Assignment,
     ClusterQueue,
     Cohort,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
-from sluice.core.kinds.budget import Budget
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import (
+from sluice.core.config.budget import Budget
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import (
     AdmissionFairSharing,
     Aging,
     ClusterQueue,
@@ -29,9 +29,9 @@ from sluice.core.kinds.model import (
     WithinClusterQueue,
     Workload,
 )
-from sluice.core.kinds.model import Assignment as Assigned
-from sluice.core.kinds.model import PodSet as Pods
-from sluice.core.kinds.model import PodSetAssignment as AssignedPods
+from sluice.core.config.model import Assignment as Assigned
+from sluice.core.config.model import PodSet as Pods
+from sluice.core.config.model import PodSetAssignment as AssignedPods
 from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,

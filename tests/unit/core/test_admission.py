@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from sluice.core.kinds.model import (
+from sluice.core.config.model import (
     Aging,
     CheckState,
     Gate,

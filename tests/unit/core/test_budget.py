@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.kinds.budget import Budget
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import LocalQueue, Policy, ResourceFlavor
+from sluice.core.config.budget import Budget
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import LocalQueue, Policy, ResourceFlavor
 from sluice.core.scheduling.admission import Scheduler
 from sluice.core.values.reasons import Reason
 

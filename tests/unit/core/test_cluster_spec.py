@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.cluster_spec import CedanaSpec, read
-from sluice.core.kinds.document import Fields, Flaw
+from sluice.core.config.document import Fields, Flaw
 
 SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:cedana-AbCdEf"
 CEDANA = {"url": "https://cedana.example.org", "clusterId": "c-1", "tokenSecret": SECRET}

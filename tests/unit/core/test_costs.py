@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.accounts.costs import Bill, requested
-from sluice.core.accounts.stretches import Kind, loss_untold, stretches
+from sluice.core.accounting.costs import Bill, requested
+from sluice.core.accounting.stretches import Kind, loss_untold, stretches
 from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,

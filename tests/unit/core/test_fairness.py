@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sluice.core.kinds.model import (
+from sluice.core.config.model import (
     FairPreemptionStrategy,
     FairSharing,
     FlavorQuotas,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import ResourceFlavor
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import ResourceFlavor
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.outlook import Holding, Range, Waiting, lasts, wait
 from sluice.core.scheduling.quota import QuotaTree

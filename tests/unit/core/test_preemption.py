@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sluice.core.kinds.model import (
+from sluice.core.config.model import (
     BorrowWithinCohort,
     Policy,
     Preemption,

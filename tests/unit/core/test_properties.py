@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import (
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import (
     Aging,
     BorrowWithinCohort,
     ClusterQueue,

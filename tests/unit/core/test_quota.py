@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import ResourceFlavor
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import ResourceFlavor
 from sluice.core.scheduling.quota import QuotaTree
 
 from tests.unit.core.builders import (

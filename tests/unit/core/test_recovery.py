@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core.accounts.recovery import recovery
+from sluice.core.accounting.recovery import recovery
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
-from sluice.core.moves.losses import SPOT_PRIOR_MS, WINDOW_MS, Loss, mean_between_ms
+from sluice.core.migrations.losses import SPOT_PRIOR_MS, WINDOW_MS, Loss, mean_between_ms
 
 HOUR = 3_600_000
 START = 1_800_000_000_000

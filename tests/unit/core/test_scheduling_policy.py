@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.document import DocumentError
-from sluice.core.kinds.model import (
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.document import DocumentError
+from sluice.core.config.model import (
     AdmissionFairSharing,
     Aging,
     FairPreemptionStrategy,
     FairSharing,
     Policy,
 )
-from sluice.core.kinds.scheduling_policy import SchedulingPolicy, parse, policies, problems
+from sluice.core.config.scheduling_policy import SchedulingPolicy, parse, policies, problems
 
 from tests.unit.core.builders import a_queue
 

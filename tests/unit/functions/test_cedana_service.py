@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import urllib3
 from sluice.adapters.cedana_services import CedanaService, CedanaServices
-from sluice.core.moves.cedana import Action, Progress
+from sluice.core.migrations.cedana import Action, Progress
 from sluice.errors import CedanaError, CedanaRefused, NotConfigured
 from sluice.ports import CatalogSnapshot
 

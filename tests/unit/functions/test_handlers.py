@@ -10,7 +10,7 @@ import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, after
-from sluice.core.moves.leftovers import OLD_MS, Stored
+from sluice.core.migrations.leftovers import OLD_MS, Stored
 from sluice.core.values.identity import workload_id
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.admitting.submit import unauthorised

@@ -9,7 +9,7 @@ import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle.record import State
 from sluice.errors import ClusterError
-from sluice.usecases.moving.many_notices import ManyNotices
+from sluice.usecases.migrations.many_notices import ManyNotices
 
 from functions import interrupt
 from tests.unit.functions.conftest import Context

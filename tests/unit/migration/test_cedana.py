@@ -8,9 +8,9 @@ import pytest
 from sluice.core.lifecycle.job_status import STAND_IN
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import reclaim
-from sluice.core.moves.cedana import RESTORING, VOID, restoring
-from sluice.core.moves.checkpointing import Checkpoint, CheckpointMode
-from sluice.core.moves.gangs import GATE
+from sluice.core.migrations.cedana import RESTORING, VOID, restoring
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointMode
+from sluice.core.migrations.gangs import GATE
 from sluice.errors import CedanaRefused
 
 from tests.unit.migration.town import Town

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.accounts.recovery import undone
+from sluice.core.accounting.recovery import undone
 from sluice.core.intake.replacement import placeholder, ready
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import PodSet, State, Workload
-from sluice.core.moves import decisions, standstill, story
-from sluice.core.moves import migration as moving
-from sluice.core.moves.checkpointing import (
+from sluice.core.migrations import decisions, standstill, story
+from sluice.core.migrations import migration as moving
+from sluice.core.migrations.checkpointing import (
     LEAD_MS,
     MARGIN_MS,
     Action,
@@ -29,8 +29,8 @@ from sluice.core.moves.checkpointing import (
     retained,
     select,
 )
-from sluice.core.moves.decisions import Step, View
-from sluice.core.moves.migration import Migration, Saved, Stage
+from sluice.core.migrations.decisions import Step, View
+from sluice.core.migrations.migration import Migration, Saved, Stage
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()

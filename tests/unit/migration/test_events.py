@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.moves.interruption import (
+from sluice.core.migrations.interruption import (
     Kind,
     Notice,
     Request,

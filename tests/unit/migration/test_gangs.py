@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.record import State
-from sluice.core.moves import gangs
-from sluice.core.moves.checkpointing import Action
-from sluice.core.moves.marks import DONE, ORDER, RESTORE_FROM
+from sluice.core.migrations import gangs
+from sluice.core.migrations.checkpointing import Action
+from sluice.core.migrations.marks import DONE, ORDER, RESTORE_FROM
 
 from tests.fakes import INDEX
 from tests.unit.migration.town import Town

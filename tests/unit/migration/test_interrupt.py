@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.record import IntentKind, State
-from sluice.core.moves.checkpointing import MARGIN_MS, Action
-from sluice.core.moves.migration import Stage
-from sluice.usecases.moving.stopping import LEFT_BEHIND_MS
+from sluice.core.migrations.checkpointing import MARGIN_MS, Action
+from sluice.core.migrations.migration import Stage
+from sluice.usecases.migrations.stopping import LEFT_BEHIND_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER

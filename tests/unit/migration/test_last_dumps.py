@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.happenings import in_order
 from sluice.core.lifecycle.record import State
-from sluice.core.moves.interruption import MOVE_REQUESTED, wish
-from sluice.core.moves.marks import DONE, ORDER, marks_on
-from sluice.core.moves.migration import Stage
+from sluice.core.migrations.interruption import MOVE_REQUESTED, wish
+from sluice.core.migrations.marks import DONE, ORDER, marks_on
+from sluice.core.migrations.migration import Stage
 
 from tests.unit.migration.town import Town
 

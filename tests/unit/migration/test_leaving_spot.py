@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.accounts.recovery import interruptions, recovery
+from sluice.core.accounting.recovery import interruptions, recovery
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.fallback import RECLAIMS, reclaims
 from sluice.core.intake.replacement import PLACEHOLDER
 from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
-from sluice.usecases.moving.migrate import REQUEUED_MS
+from sluice.usecases.migrations.migrate import REQUEUED_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER, ROOT, queue

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.accounts.recovery import recovery, undone
-from sluice.core.accounts.stretches import Kind, stretches
+from sluice.core.accounting.recovery import recovery, undone
+from sluice.core.accounting.stretches import Kind, stretches
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Intent, IntentKind, State
-from sluice.core.moves.checkpointing import KEPT, Catalogue, Checkpoint, newest
-from sluice.core.moves.compatibility import GENERATION, MANUFACTURER, cpu_of, node_labels
-from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, wish
-from sluice.core.moves.marks import RESTORE_FROM
-from sluice.core.moves.restoring import why_not_restored
+from sluice.core.migrations.checkpointing import KEPT, Catalogue, Checkpoint, newest
+from sluice.core.migrations.compatibility import GENERATION, MANUFACTURER, cpu_of, node_labels
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, wish
+from sluice.core.migrations.marks import RESTORE_FROM
+from sluice.core.migrations.restoring import why_not_restored
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.plane import admitted

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from sluice.core.accounts.recovery import recovery
-from sluice.core.accounts.stretches import loss_untold
+from sluice.core.accounting.recovery import recovery
+from sluice.core.accounting.stretches import loss_untold
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
-from sluice.core.moves.checkpointing import Checkpoint
-from sluice.core.moves.marks import DONE, ORDER, marks_on
+from sluice.core.migrations.checkpointing import Checkpoint
+from sluice.core.migrations.marks import DONE, ORDER, marks_on
 
 from tests.unit.migration.town import Town
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.accounts.stretches import Kind, stretches
+from sluice.core.accounting.stretches import Kind, stretches
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import change_intent, reclaim
-from sluice.core.moves.interruption import MOVE_REQUESTED, wish
-from sluice.core.moves.marks import DONE, LEAVING, ORDER, marks_on
+from sluice.core.migrations.interruption import MOVE_REQUESTED, wish
+from sluice.core.migrations.marks import DONE, LEAVING, ORDER, marks_on
 from sluice.ports import CatalogEdit
 
 from tests.unit.migration.town import CrashingTown, Town

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.core.lifecycle.record import State, Workload
-from sluice.core.moves.marks import DONE, ORDER, answer, marks_on
-from sluice.core.moves.yielding import may_be_saved
-from sluice.usecases.moving.interrupt import Handled, Interrupt
-from sluice.usecases.moving.migrate import moves
+from sluice.core.migrations.marks import DONE, ORDER, answer, marks_on
+from sluice.core.migrations.yielding import may_be_saved
+from sluice.usecases.migrations.interrupt import Handled, Interrupt
+from sluice.usecases.migrations.migrate import moves
 from sluice.usecases.running.act import Act
 from sluice.usecases.upkeep.relay import Changed, Relay
 

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents
 from sluice.core.intake.rendering import Placement, Run, render
 from sluice.core.intake.submission import Accepted, Rejected, kubernetes_object, submission
-from sluice.core.kinds.tenants import Tenant
 
 DIGEST = "sha256:" + "0" * 64
 NOW = 1_763_700_000_000

@@ -5,9 +5,9 @@ import json
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import pod_security
 from sluice.core.intake.submission import Accepted
-from sluice.core.kinds.tenants import PodSecurity
 
 from tests.unit.submission.builders import a_pod, a_tenant, accepted, rendered
 from tests.unit.submission.test_pod_security import PODS, STRICT_PODS

@@ -3,8 +3,8 @@
 import copy
 
 import pytest
+from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake.pod_security import harden, violations
-from sluice.core.kinds.tenants import PodSecurity
 
 from tests.unit.submission.builders import a_container, a_pod
 

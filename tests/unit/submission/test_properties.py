@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import documents, pod_security, vetting
 from sluice.core.intake.documents import ManifestReference
 from sluice.core.intake.pod_fields import FIELDS
 from sluice.core.intake.submission import Accepted, Rejected, submission
-from sluice.core.kinds.tenants import PodSecurity
 from sluice.core.values import strict_json
 
 from tests.unit.submission.builders import (

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import pod_security
 from sluice.core.intake.rendering import Placement
-from sluice.core.kinds.tenants import PodSecurity
 from sluice.core.values.identity import job_name
 
 from tests.unit.submission.builders import (

@@ -15,8 +15,8 @@ from sluice.adapters.attribute_values import from_item
 from sluice.adapters.migration_items import to_migration
 from sluice.adapters.workload_items import item_of, workload_of
 from sluice.core.lifecycle.record import State
-from sluice.core.moves.checkpointing import Catalogue, checkpoint_of
-from sluice.core.moves.marks import DONE, marks_on
+from sluice.core.migrations.checkpointing import Catalogue, checkpoint_of
+from sluice.core.migrations.marks import DONE, marks_on
 from sluice.ports import LedgerState
 
 from tests.fakes import JOB_NAME, owner_of

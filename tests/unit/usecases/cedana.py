@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sluice.core.moves.cedana import Action, Progress
+from sluice.core.migrations.cedana import Action, Progress
 from sluice.errors import CedanaError, CedanaRefused
 
 from tests.fakes import CONTROLLER_UID, JOB_NAME, Document, FakeKubernetes

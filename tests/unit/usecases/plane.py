@@ -12,8 +12,8 @@ from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.admitting.submit import Message, Submit
 from sluice.usecases.capacity.provision import Provision
 from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.moving.migrate import Migrate
-from sluice.usecases.moving.weighing import Weigh
+from sluice.usecases.migrations.migrate import Migrate
+from sluice.usecases.migrations.weighing import Weigh
 from sluice.usecases.running.act import Act
 from sluice.usecases.running.observe import Observe
 from sluice.usecases.running.periodic import Periodic

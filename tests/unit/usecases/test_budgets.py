@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.observation import Seen, judge
-from sluice.core.kinds.budget import HOUR_MS
+from sluice.core.config.budget import HOUR_MS
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import claim, finish, reclaim
 from sluice.ports import CatalogEdit

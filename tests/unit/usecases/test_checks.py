@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.kinds.model import CheckState
+from sluice.core.config.model import CheckState
 from sluice.core.lifecycle.checks import states, token
 from sluice.core.lifecycle.record import IntentKind, State, Workload, phase
 from sluice.core.lifecycle.transitions import answer, claim, hold

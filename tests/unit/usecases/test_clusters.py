@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.fleet import SILENT_MS, cost
-from sluice.core.kinds.document import DocumentError
-from sluice.core.kinds.objects import parse_objects
+from sluice.core.config.document import DocumentError
+from sluice.core.config.objects import parse_objects
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.cycle import decide
 from sluice.ports import CatalogEdit

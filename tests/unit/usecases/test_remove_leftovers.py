@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
-from sluice.core.moves.checkpointing import Checkpoint, Part
-from sluice.core.moves.leftovers import OLD_MS, Stored
+from sluice.core.migrations.checkpointing import Checkpoint, Part
+from sluice.core.migrations.leftovers import OLD_MS, Stored
 from sluice.usecases.running.remove_leftovers import LOOK_MS, LOOKS, RemoveLeftovers
 
 from tests.fakes import FakeClock, MemoryArchives, MemoryMigrations, MemoryWorkloads

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluice.core.clusters.observation import Seen
-from sluice.core.kinds.model import CheckState
+from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
 from sluice.core.lifecycle.record import (
     COMES_BACK,
@@ -28,19 +28,19 @@ from sluice.core.lifecycle.record import (
 )
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.transitions import answer, cancel_pending, change_intent, hold, reclaim
-from sluice.core.moves.cedana import VOID, restoring
-from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
-from sluice.core.moves.marks import DONE, DRIVER, ORDER, RESTORE_FROM
-from sluice.core.moves.migration import yield_id
-from sluice.core.moves.restoring import RESTORE
-from sluice.core.moves.yielding import may_be_saved
+from sluice.core.migrations.cedana import VOID, restoring
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
+from sluice.core.migrations.marks import DONE, DRIVER, ORDER, RESTORE_FROM
+from sluice.core.migrations.migration import yield_id
+from sluice.core.migrations.restoring import RESTORE
+from sluice.core.migrations.yielding import may_be_saved
 from sluice.ports import CatalogEdit
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.moving.courier import Courier
-from sluice.usecases.moving.interrupt import Interrupt
-from sluice.usecases.moving.migrate import Migrate, moves
-from sluice.usecases.moving.weighing import Weigh
+from sluice.usecases.migrations.courier import Courier
+from sluice.usecases.migrations.interrupt import Interrupt
+from sluice.usecases.migrations.migrate import Migrate, moves
+from sluice.usecases.migrations.weighing import Weigh
 from sluice.usecases.running.act import Act
 from sluice.usecases.running.observe import Observe
 from sluice.usecases.running.periodic import Periodic

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from sluice.usecases.api import Api
     from sluice.usecases.capacity.provision import Provision
     from sluice.usecases.capacity.steer_pools import SteerPools
-    from sluice.usecases.moving.interrupt import Interrupt
-    from sluice.usecases.moving.many_notices import ManyNotices
-    from sluice.usecases.moving.migrate import Migrate
-    from sluice.usecases.moving.weighing import Weigh
+    from sluice.usecases.migrations.interrupt import Interrupt
+    from sluice.usecases.migrations.many_notices import ManyNotices
+    from sluice.usecases.migrations.migrate import Migrate
+    from sluice.usecases.migrations.weighing import Weigh
     from sluice.usecases.running.act import Act
     from sluice.usecases.running.observe import Observe
     from sluice.usecases.running.periodic import Periodic
@@ -168,14 +168,14 @@ def migrations() -> DynamoDBMigrations:
 
 @cache
 def migrate() -> Migrate:
-    from sluice.usecases.moving.migrate import Migrate
+    from sluice.usecases.migrations.migrate import Migrate
 
     return Migrate(workloads(), migrations(), archives(), timeline(), nodes(), clock())
 
 
 def migrate_with_cedana() -> Migrate:
     """For the one function that may speak to Cedana."""
-    from sluice.usecases.moving.migrate import Migrate
+    from sluice.usecases.migrations.migrate import Migrate
 
     kept = CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints(), cedanas())
     return Migrate(workloads(), migrations(), kept, timeline(), nodes(), clock())
@@ -183,7 +183,7 @@ def migrate_with_cedana() -> Migrate:
 
 @cache
 def weigh() -> Weigh:
-    from sluice.usecases.moving.weighing import Weigh
+    from sluice.usecases.migrations.weighing import Weigh
 
     return Weigh(nodes(), migrations(), clock())
 
@@ -295,7 +295,7 @@ def relay() -> Relay:
 
 @cache
 def act() -> Act:
-    from sluice.usecases.moving.courier import Courier
+    from sluice.usecases.migrations.courier import Courier
     from sluice.usecases.running.act import Act
 
     return Act(
@@ -316,7 +316,7 @@ def act() -> Act:
 
 @cache
 def interrupt() -> Interrupt:
-    from sluice.usecases.moving.interrupt import Interrupt
+    from sluice.usecases.migrations.interrupt import Interrupt
 
     return Interrupt(
         workloads(),
@@ -340,7 +340,7 @@ def queues_of_events() -> frozenset[str]:
 
 @cache
 def many_notices() -> ManyNotices:
-    from sluice.usecases.moving.many_notices import ManyNotices
+    from sluice.usecases.migrations.many_notices import ManyNotices
 
     return ManyNotices(interrupt())
 

@@ -17,12 +17,12 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
 from sluice.core.lifecycle.record import Change, Workload
-from sluice.core.moves.cedana import Action
-from sluice.core.moves.checkpointing import Checkpoint
-from sluice.core.moves.interruption import Notice
-from sluice.core.moves.leftovers import Stored
-from sluice.core.moves.losses import Loss
-from sluice.core.moves.migration import Advance, Migration
+from sluice.core.migrations.cedana import Action
+from sluice.core.migrations.checkpointing import Checkpoint
+from sluice.core.migrations.interruption import Notice
+from sluice.core.migrations.leftovers import Stored
+from sluice.core.migrations.losses import Loss
+from sluice.core.migrations.migration import Advance, Migration
 from sluice.core.scheduling.usage import PastUse
 
 Document = dict[str, Any]

@@ -17,8 +17,8 @@ import urllib3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.core.clusters.cluster_spec import read
-from sluice.core.kinds.document import Fields
-from sluice.core.moves.cedana import Action, Progress
+from sluice.core.config.document import Fields
+from sluice.core.migrations.cedana import Action, Progress
 from sluice.errors import CedanaError, CedanaRefused, NotConfigured
 
 if TYPE_CHECKING:

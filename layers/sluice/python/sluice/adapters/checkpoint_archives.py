@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import urllib3
 from botocore.exceptions import ClientError
 
-from sluice.core.moves import cedana
-from sluice.core.moves.leftovers import Stored
+from sluice.core.migrations import cedana
+from sluice.core.migrations.leftovers import Stored
 from sluice.errors import SluiceError
 from sluice.ports import Archive
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from sluice.core.moves.checkpointing import Checkpoint, Part
+    from sluice.core.migrations.checkpointing import Checkpoint, Part
     from sluice.ports import Cedanas
 
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.core.moves.losses import WINDOW_MS, Loss
+from sluice.core.migrations.losses import WINDOW_MS, Loss
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

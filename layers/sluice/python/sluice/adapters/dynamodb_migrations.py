@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.migration_items import plain, to_migration, to_record
-from sluice.core.moves.checkpointing import Catalogue, Checkpoint, checkpoint_of
+from sluice.core.migrations.checkpointing import Catalogue, Checkpoint, checkpoint_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from sluice.core.moves.interruption import Notice
-    from sluice.core.moves.migration import Advance, Migration
+    from sluice.core.migrations.interruption import Notice
+    from sluice.core.migrations.migration import Advance, Migration
 
 ATTEMPTS = 5
 

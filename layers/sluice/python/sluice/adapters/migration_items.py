@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves.checkpointing import Action
-from sluice.core.moves.migration import Migration, Saved, Stage
+from sluice.core.migrations.checkpointing import Action
+from sluice.core.migrations.migration import Migration, Saved, Stage
 from sluice.core.values.rows import known
 
 FIELDS = Migration.__slots__

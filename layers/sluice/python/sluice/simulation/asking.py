@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.clusters.can_be_late import changes_at
 from sluice.core.clusters.fallback import Market, choose
 from sluice.core.clusters.fleet import Site, busier, choose_cluster
-from sluice.core.kinds.model import Gate
+from sluice.core.config.model import Gate
 from sluice.core.lifecycle.record import PodSetAssignment
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.passes import cycle
@@ -17,8 +17,8 @@ from sluice.core.passes.preferences import clusters_for
 from sluice.core.passes.reach import unplaced
 
 if TYPE_CHECKING:
-    from sluice.core.kinds import model
-    from sluice.core.kinds.catalog import Catalog
+    from sluice.core.config import model
+    from sluice.core.config.catalog import Catalog
     from sluice.core.lifecycle.record import Workload as Submitted
     from sluice.simulation.installation import Installation
     from sluice.simulation.job import Job

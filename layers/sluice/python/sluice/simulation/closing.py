@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sluice.simulation.outcome import Account, Node
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.budget import Budget
-    from sluice.core.kinds.catalog import Catalog
+    from sluice.core.config.budget import Budget
+    from sluice.core.config.catalog import Catalog
     from sluice.core.scheduling.admission import Scheduler
     from sluice.core.scheduling.plan import Refusal
     from sluice.simulation.outcome import Outcome

@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.model import Holding, PreemptionReason
+from sluice.core.config.model import Holding, PreemptionReason
 from sluice.simulation.agenda import Agenda, Rank
 from sluice.simulation.asking import Asking
 from sluice.simulation.closing import read_off

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.kinds.model import PreemptionReason
+from sluice.core.config.model import PreemptionReason
 from sluice.core.values.quantity import format_quantity, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.core.kinds.document import Fields
+    from sluice.core.config.document import Fields
 
 _SIGNED: Final = ("available",)  # negative after a quota cut, though it is reported as 0
 

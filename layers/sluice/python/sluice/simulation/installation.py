@@ -14,20 +14,20 @@ from sluice.core.clusters import cluster_spec
 from sluice.core.clusters.fallback import Market, kinds_of
 from sluice.core.clusters.fleet import Site
 from sluice.core.clusters.placement import Health
-from sluice.core.kinds import scheduling_policy
-from sluice.core.kinds.document import Fields, Flaw
-from sluice.core.kinds.model import BUDGET_CHECK, CheckState
-from sluice.core.kinds.scheduling_policy import Policies, SchedulingPolicy, policies
+from sluice.core.config import scheduling_policy
+from sluice.core.config.document import Fields, Flaw
+from sluice.core.config.model import BUDGET_CHECK, CheckState
+from sluice.core.config.scheduling_policy import Policies, SchedulingPolicy, policies
 from sluice.core.passes import spending
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sluice.core.clusters.cluster_spec import ClusterSpec
-    from sluice.core.kinds.budget import Budget
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import ResourceFlavor
-    from sluice.core.kinds.objects import ConfigObjects
+    from sluice.core.config.budget import Budget
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import ResourceFlavor
+    from sluice.core.config.objects import ConfigObjects
 
 KINDS: Final = (scheduling_policy.KIND, spending.KIND, cluster_spec.KIND)
 

@@ -9,7 +9,7 @@ from sluice.core.lifecycle.record import PodSet, State
 from sluice.core.lifecycle.record import Workload as Submitted
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.model import Assignment, Workload
+    from sluice.core.config.model import Assignment, Workload
 
 NAMESPACE: Final = "default"  # of work that names no LocalQueue
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.kinds.model import (
+from sluice.core.config.model import (
     ClusterQueue,
     FlavorQuotas,
     PodSet,
@@ -16,13 +16,13 @@ from sluice.core.kinds.model import (
     ResourceQuota,
     Workload,
 )
-from sluice.core.kinds.objects import read_preemption
+from sluice.core.config.objects import read_preemption
 from sluice.simulation.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.core.kinds.document import Fields
+    from sluice.core.config.document import Fields
 
 # Generated work runs for less than a node takes to start: evicting it would only waste it. An
 # installation says so in its SchedulingPolicy (`minRuntime`), which is 0s unless it does.

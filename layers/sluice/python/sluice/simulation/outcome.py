@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.kinds.model import Assignment
+    from sluice.core.config.model import Assignment
     from sluice.core.scheduling.admission import PreemptionStep, Refusal
     from sluice.simulation.job import Job
 

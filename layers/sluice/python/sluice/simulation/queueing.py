@@ -17,7 +17,7 @@ from sluice.simulation.outcome import Ended
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.core.kinds.model import Workload
+    from sluice.core.config.model import Workload
     from sluice.core.lifecycle.record import Workload as Submitted
     from sluice.core.scheduling.admission import Plan
     from sluice.simulation.agenda import Agenda

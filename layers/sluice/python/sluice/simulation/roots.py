@@ -11,8 +11,8 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import Workload
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import Workload
     from sluice.simulation.scenario import Scenario
 
 # More passes of one root at one instant than this for each of its workloads are a loop.

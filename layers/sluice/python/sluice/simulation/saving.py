@@ -1,6 +1,6 @@
 """What an eviction leaves of a job's work, and how long its victim is saved before it goes.
 
-As `usecases.moving.yielding` decides it of pods, on machines that can dump whatever may be dumped.
+As `usecases.migrations.yielding` decides it of pods; every machine can dump what may be dumped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves.checkpointing import (
+from sluice.core.migrations.checkpointing import (
     DUMPING,
     MARGIN_MS,
     Action,

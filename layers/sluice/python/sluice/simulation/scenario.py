@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.intake.short_form import array_size
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.document import DocumentError, Fields, Flaw
-from sluice.core.kinds.model import (
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.document import DocumentError, Fields, Flaw
+from sluice.core.config.model import (
     Assignment,
     ClusterQueue,
     PodSet,
@@ -18,13 +17,14 @@ from sluice.core.kinds.model import (
     ResourceFlavor,
     Workload,
 )
-from sluice.core.kinds.objects import ConfigObjects, describe, read_objects
-from sluice.core.kinds.scheduling_policy import (
+from sluice.core.config.objects import ConfigObjects, describe, read_objects
+from sluice.core.config.scheduling_policy import (
     SAVE_VICTIMS_MS,
     read_admission_fair_sharing,
     read_fair_sharing,
 )
-from sluice.core.kinds.spec_fields import SpecFields
+from sluice.core.config.spec_fields import SpecFields
+from sluice.core.intake.short_form import array_size
 from sluice.core.lifecycle import dependencies, pending_policy
 from sluice.core.lifecycle import options as workload_options
 from sluice.simulation import installation as installed

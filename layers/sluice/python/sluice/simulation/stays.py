@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.budget import HOUR_MS, hourly_price
-from sluice.core.kinds.model import CheckState
+from sluice.core.config.budget import HOUR_MS, hourly_price
+from sluice.core.config.model import CheckState
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import MICRO, limit_microusd
 from sluice.core.lifecycle.record import IntentKind
@@ -21,8 +21,8 @@ from sluice.simulation.saving import Kept, on_eviction
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import Assignment, Workload
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import Assignment, Workload
     from sluice.simulation.agenda import Agenda
     from sluice.simulation.job import Job
     from sluice.simulation.outcome import Outcome

@@ -10,11 +10,11 @@ from sluice.core.clusters.capacity import PoolPlan, shut
 from sluice.core.clusters.cluster_spec import ClusterSpec
 from sluice.core.clusters.cluster_spec import read as read_cluster
 from sluice.core.clusters.fallback import Market, kinds_of
-from sluice.core.kinds import scheduling_policy
-from sluice.core.kinds.catalog import Catalog, Problem
-from sluice.core.kinds.document import Fields
-from sluice.core.kinds.objects import parse_objects
-from sluice.core.kinds.scheduling_policy import Policies
+from sluice.core.config import scheduling_policy
+from sluice.core.config.catalog import Catalog, Problem
+from sluice.core.config.document import Fields
+from sluice.core.config.objects import parse_objects
+from sluice.core.config.scheduling_policy import Policies
 from sluice.core.passes import spending
 from sluice.ports import CatalogSnapshot
 

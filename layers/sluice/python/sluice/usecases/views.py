@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.accounts.costs import Bill
-from sluice.core.accounts.recovery import interruptions, recovery, undone
-from sluice.core.accounts.stretches import Kind, stretches
+from sluice.core.accounting.costs import Bill
+from sluice.core.accounting.recovery import interruptions, recovery, undone
+from sluice.core.accounting.stretches import Kind, stretches
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.lifecycle.reservations import total
@@ -17,7 +17,7 @@ from sluice.core.values.reasons import Action, Reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sluice.core.accounts.recovery import Recovery
+    from sluice.core.accounting.recovery import Recovery
     from sluice.core.lifecycle.record import PodSet
 
 Json = dict[str, Any]
@@ -129,7 +129,7 @@ def hardware(
     """What a workload runs or ran on, as far as its flavors and the inventory tell.
 
     `flavors` are ResourceFlavor documents, `nodes` the inventory by node name. Dollars are those
-    of all of its runs, as far as their prices are known (core.accounts.costs).
+    of all of its runs, as far as their prices are known (core.accounting.costs).
     """
     labels: dict[str, str] = {}
     for flavor in _flavors(workload).values():

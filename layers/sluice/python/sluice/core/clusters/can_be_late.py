@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from sluice.core.accounts.recovery import undone
+from sluice.core.accounting.recovery import undone
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import IntentKind, Workload
 

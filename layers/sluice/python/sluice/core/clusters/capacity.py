@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sluice.core.clusters.quarantine import CAPACITY_TYPE, Ban, in_force
-from sluice.core.kinds.model import ClusterQueue, Cohort, ResourceFlavor
+from sluice.core.config.model import ClusterQueue, Cohort, ResourceFlavor
 from sluice.core.lifecycle.job_status import running_pod
 from sluice.core.lifecycle.record import Workload, moves
-from sluice.core.moves.interruption import epoch_ms
+from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.values.quantity import format_quantity, parse_quantity
 from sluice.core.values.reasons import Reason
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sluice.core.clusters.capacity import WAITING_PODS
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.document import Fields
+    from sluice.core.config.document import Fields
 
 KIND: Final = "Cluster"
 _ADDRESS: Final = re.compile(

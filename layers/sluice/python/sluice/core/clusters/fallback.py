@@ -23,7 +23,7 @@ from sluice.core.clusters.capacity import (
     total_size,
 )
 from sluice.core.clusters.quarantine import CAPACITY_TYPE
-from sluice.core.kinds.model import ClusterQueue, Gate, ResourceFlavor
+from sluice.core.config.model import ClusterQueue, Gate, ResourceFlavor
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import Capacity

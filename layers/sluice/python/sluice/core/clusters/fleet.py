@@ -17,14 +17,14 @@ from sluice.core.clusters.placement import (
     place,
 )
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.moves.checkpointing import mode
+from sluice.core.migrations.checkpointing import mode
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.clusters.capacity import Closure
-    from sluice.core.kinds.model import ResourceFlavor
+    from sluice.core.config.model import ResourceFlavor
     from sluice.core.lifecycle.record import PodSetAssignment, Workload
 
 # `observe` says every minute that the cluster answers.

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice.core.clusters.capacity import Pool
 from sluice.core.clusters.quarantine import Ban, Offering, banned, cause_of, named
-from sluice.core.moves.interruption import epoch_ms
+from sluice.core.migrations.interruption import epoch_ms
 
 Document = Mapping[str, Any]
 

@@ -6,19 +6,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.core.accounts import machines
+from sluice.core.accounting import machines
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, moves
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
-from sluice.core.moves.cedana import is_entrusted
-from sluice.core.moves.checkpointing import DUMPING, mode
-from sluice.core.moves.compatibility import cpu_of
-from sluice.core.moves.gangs import waits_for_part
-from sluice.core.moves.interruption import epoch_ms
-from sluice.core.moves.marks import LEAVING, marks_on
-from sluice.core.moves.restoring import why_not_restored
+from sluice.core.migrations.cedana import is_entrusted
+from sluice.core.migrations.checkpointing import DUMPING, mode
+from sluice.core.migrations.compatibility import cpu_of
+from sluice.core.migrations.gangs import waits_for_part
+from sluice.core.migrations.interruption import epoch_ms
+from sluice.core.migrations.marks import LEAVING, marks_on
+from sluice.core.migrations.restoring import why_not_restored
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.quantity import parse_quantity
 from sluice.core.values.reasons import Reason

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sluice.core.kinds.document import Flaw
+from sluice.core.config.document import Flaw
 from sluice.core.lifecycle.completion import token_in
 from sluice.core.values import strict_json
 from sluice.core.values.identity import canonical_json

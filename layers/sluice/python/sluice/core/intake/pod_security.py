@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.kinds.document import Flaw
-from sluice.core.kinds.tenants import PodSecurity
+from sluice.core.config.document import Flaw
+from sluice.core.config.tenants import PodSecurity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

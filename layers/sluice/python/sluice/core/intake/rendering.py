@@ -6,21 +6,21 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.config.requests import jobs, parallel_pods
+from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
-from sluice.core.kinds.requests import jobs, parallel_pods
-from sluice.core.kinds.tenants import PodSecurity
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.options import CheckpointMode, FailureAction
-from sluice.core.moves import cedana, gangs
-from sluice.core.moves import marks as known_marks
-from sluice.core.moves.compatibility import node_labels
+from sluice.core.migrations import cedana, gangs
+from sluice.core.migrations import marks as known_marks
+from sluice.core.migrations.compatibility import node_labels
 from sluice.core.values.identity import job_name, volume_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sluice.core.kinds.model import ResourceFlavor, Toleration
+    from sluice.core.config.model import ResourceFlavor, Toleration
     from sluice.core.lifecycle.options import Options, S3Volume
     from sluice.core.lifecycle.record import PodSetAssignment
 
@@ -78,7 +78,7 @@ class Run:
     `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
     alternatives for required node affinity, such as those that avoid quarantined offerings.
     `checkpoints` is the address (`s3://BUCKET/PREFIX/`) below which node agents store them; `cpu`
-    is what its checkpoint can be restored on (core.moves.compatibility).
+    is what its checkpoint can be restored on (core.migrations.compatibility).
     """
 
     id: str

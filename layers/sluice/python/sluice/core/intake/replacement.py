@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from sluice.core.config.requests import pod_requests
 from sluice.core.intake.rendering import Placement
-from sluice.core.kinds.requests import pod_requests
 from sluice.core.lifecycle.stuck_pods import stuck
-from sluice.core.moves.compatibility import node_labels
+from sluice.core.migrations.compatibility import node_labels
 
 Document = dict[str, Any]
 
@@ -32,7 +32,7 @@ def placeholder(
 
     It has less priority than anything and is deleted when its successor is started. `instead` is
     where the successor will run if that is another kind of node; `cpu` what its processes need to
-    go on (core.moves.compatibility), if they are saved.
+    go on (core.migrations.compatibility), if they are saved.
     """
     spec = pod["spec"]
     requests = pod_requests(spec, [], "")

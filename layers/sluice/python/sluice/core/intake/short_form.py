@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.kinds.spec_fields import amount
+from sluice.core.config.spec_fields import amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.kinds.spec_fields import SpecFields
+    from sluice.core.config.spec_fields import SpecFields
 
 CONTAINER: Final = "main"
 _ARRAY: Final = re.compile(r"0-(\d{1,6})(?:%(\d{1,6}))?", re.ASCII)

@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.config.document import Flaw
+from sluice.core.config.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
+from sluice.core.config.spec_fields import SpecFields
 from sluice.core.intake import short_form, vetting
 from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
 from sluice.core.intake.pod_security import containers
@@ -15,9 +18,6 @@ from sluice.core.intake.reserved_names import (
     annotation_refusal,
     label_refusal,
 )
-from sluice.core.kinds.document import Flaw
-from sluice.core.kinds.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
-from sluice.core.kinds.spec_fields import SpecFields
 from sluice.core.lifecycle import options as workload_options
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.values.identity import canonical_json, digest, elsewhere_id, workload_id
@@ -25,7 +25,7 @@ from sluice.core.values.identity import canonical_json, digest, elsewhere_id, wo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sluice.core.kinds.tenants import Tenant
+    from sluice.core.config.tenants import Tenant
     from sluice.core.lifecycle.options import Options
 
 BATCH: Final = "batch/v1"

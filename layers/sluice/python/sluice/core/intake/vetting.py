@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.config.document import Flaw
+from sluice.core.config.requests import jobs
+from sluice.core.config.spec_fields import amount
+from sluice.core.config.tenants import matches
 from sluice.core.intake import images, pod_security
 from sluice.core.intake.pod_fields import FIELDS, HINTS, VOLUME_HINT
 from sluice.core.intake.reserved_names import annotation_refusal, label_refusal, variable_refusal
-from sluice.core.kinds.document import Flaw
-from sluice.core.kinds.requests import jobs
-from sluice.core.kinds.spec_fields import amount
-from sluice.core.kinds.tenants import matches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.kinds.tenants import Tenant
+    from sluice.core.config.tenants import Tenant
 
 MAX_GRACE_SECONDS: Final = 90  # of the 120 seconds between a spot notice and the end
 _INT32: Final = 2**31 - 1

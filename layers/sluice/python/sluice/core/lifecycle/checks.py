@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.model import BUDGET_CHECK, CheckState, StopPolicy
+from sluice.core.config.model import BUDGET_CHECK, CheckState, StopPolicy
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.scheduling.flavors import required_checks
@@ -19,8 +19,8 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from sluice.core.kinds import model
-    from sluice.core.kinds.catalog import Catalog
+    from sluice.core.config import model
+    from sluice.core.config.catalog import Catalog
     from sluice.core.lifecycle.record import Change, Workload
 
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from sluice.core.kinds.document import Flaw
-from sluice.core.kinds.spec_fields import SpecFields
+from sluice.core.config.document import Flaw
+from sluice.core.config.spec_fields import SpecFields
 from sluice.core.lifecycle.completion import MAX_TOKEN
 from sluice.core.values.identity import is_workload_id
 from sluice.core.values.reasons import Reason
@@ -16,7 +16,7 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.kinds.tenants import Tenant
+    from sluice.core.config.tenants import Tenant
 
 
 class CheckpointMode(StrEnum):

@@ -89,7 +89,7 @@ class Intent:
     by: str = ""
     not_before: int = 0
     account: Mapping[str, Any] = field(default_factory=dict)
-    """What the entry of the ended run says besides (core.accounts.recovery)."""
+    """What the entry of the ended run says besides (core.accounting.recovery)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Workload:
     finished_at: int = 0
     ready_pods: int = 0
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """What the present generation has of its machines and pays for it (core.accounts.machines)."""
+    """Machines of the present generation and their prices (core.accounting.machines)."""
     result: Mapping[str, Any] = field(default_factory=dict)
     reason: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Mapping[str, str], ...] = ()

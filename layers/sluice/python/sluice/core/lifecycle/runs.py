@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sluice.core.kinds.budget import HOUR_MS
+from sluice.core.config.budget import HOUR_MS
 from sluice.core.lifecycle.record import IntentKind, PodSet, Reservation, Workload
 
 OWN_BUDGET: Final = ""
@@ -16,7 +16,7 @@ def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
     """The account of one generation: where it ran, from when to when (epoch ms), how it ended.
 
     And what it held there: its flavor or flavors, `counts` of pods where they are not those of the
-    pod sets, and what its machines cost (core.accounts.machines).
+    pod sets, and what its machines cost (core.accounting.machines).
     """
     return {
         "generation": workload.generation,

@@ -254,7 +254,7 @@ def move(
     """RECLAIMING(g, migrate) → ADMITTED(g + 1): the reservation travels, no ledger is written.
 
     Only after `gone`: the source is fenced before its successor may exist. `account` says more of
-    the run that ended (core.moves.losses).
+    the run that ended (core.migrations.losses).
     """
     if workload.reservation is None:
         raise ValueError(f"workload {workload.id} holds no quota, so it cannot move with it")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from sluice.core.clusters.fallback import ANY_FLAVOR, Choice, Market, Taken, choose
 from sluice.core.clusters.fleet import Site, busier, choose_cluster, reasons
-from sluice.core.kinds import model
-from sluice.core.kinds.catalog import Catalog
+from sluice.core.config import model
+from sluice.core.config.catalog import Catalog
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import limit_microusd

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import Policy
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import Policy
 from sluice.core.lifecycle.record import PodSet
 from sluice.core.scheduling.admission import Scheduler
 from sluice.core.values.quantity import format_quantity

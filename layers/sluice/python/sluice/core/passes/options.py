@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import ClusterQueue
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import ClusterQueue
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.reservations import held_by, total
 from sluice.core.scheduling.quota import QuotaTree

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.kinds.model import Gate
+from sluice.core.config.model import Gate
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.kinds import model
+    from sluice.core.config import model
     from sluice.core.lifecycle.record import Workload
 
 # Kubernetes gives it to every namespace.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from sluice.core.kinds.model import ClusterQueue, Policy
+from sluice.core.config.model import ClusterQueue, Policy
 from sluice.core.lifecycle.indexes import Place
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.clusters.fleet import choose_cluster, needs_cedana, reasons
 from sluice.core.clusters.placement import Health
-from sluice.core.kinds.model import Gate
+from sluice.core.config.model import Gate
 from sluice.core.lifecycle.record import PodSetAssignment
 from sluice.core.passes.preferences import clusters_for
 from sluice.core.scheduling.flavors import PODS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sluice.core.clusters.fallback import Market
     from sluice.core.clusters.fleet import Site
     from sluice.core.clusters.placement import Placement
-    from sluice.core.kinds import model
+    from sluice.core.config import model
     from sluice.core.lifecycle.record import Workload
 
 

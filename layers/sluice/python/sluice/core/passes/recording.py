@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.kinds.budget import Budget
-from sluice.core.kinds.catalog import Catalog
-from sluice.core.kinds.model import Policy
-from sluice.core.kinds.objects import ConfigObjects
+from sluice.core.config.budget import Budget
+from sluice.core.config.catalog import Catalog
+from sluice.core.config.model import Policy
+from sluice.core.config.objects import ConfigObjects
 from sluice.core.passes import cycle
 from sluice.core.passes.cycle import Cycle, Gathered, Step
 from sluice.core.values.plain import canonical, digest, digest_of_text, from_plain, to_plain

@@ -2,7 +2,7 @@
 
 The ledger keeps `spent`, changed in the transaction that gives or takes the quota; the record
 keeps what it was charged for. So a budget is one more resource of the same ledger.
-Source of the arithmetic: core/kinds/budget.py, which the simulation uses too.
+Source of the arithmetic: core/config/budget.py, which the simulation uses too.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.fleet import cost
-from sluice.core.kinds.budget import HOUR_MS, Budget, hourly_price
-from sluice.core.kinds.document import DocumentError, Fields, Flaw
-from sluice.core.kinds.model import Gate
+from sluice.core.config.budget import HOUR_MS, Budget, hourly_price
+from sluice.core.config.document import DocumentError, Fields, Flaw
+from sluice.core.config.model import Gate
 from sluice.core.lifecycle.cost_limit import limit_microusd
 from sluice.core.lifecycle.runs import OWN_BUDGET, accrued
 from sluice.core.values.reasons import Reason
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.clusters.fleet import Site
-    from sluice.core.kinds import model
+    from sluice.core.config import model
     from sluice.core.lifecycle.record import Change, Workload
 
 KIND = "Budget"

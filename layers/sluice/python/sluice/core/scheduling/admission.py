@@ -21,8 +21,8 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import Holding, Policy, Workload
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import Holding, Policy, Workload
     from sluice.core.scheduling.backlog import Line
     from sluice.core.scheduling.quota import QuotaTree
     from sluice.core.scheduling.usage import PastUse

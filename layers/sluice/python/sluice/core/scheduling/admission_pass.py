@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.model import Assignment, PreemptionReason, StopPolicy, WithinClusterQueue
+from sluice.core.config.model import Assignment, PreemptionReason, StopPolicy, WithinClusterQueue
 from sluice.core.scheduling.explanation import blocked_by
 from sluice.core.scheduling.fairness import Shares, Tournament
 from sluice.core.scheduling.flavor_scan import FlavorScans
@@ -26,7 +26,7 @@ from sluice.core.scheduling.plan import Admission, PreemptionStep
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sluice.core.kinds.model import Policy, Workload
+    from sluice.core.config.model import Policy, Workload
     from sluice.core.scheduling.backlog import Line
     from sluice.core.scheduling.books import Books
     from sluice.core.scheduling.flavors import Nomination

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sluice.core.kinds.model import Workload
+    from sluice.core.config.model import Workload
     from sluice.core.scheduling.flavors import Shape
 
 # Ordering time, sequence, id, the workload and its line; ids are unique, so the rest is never

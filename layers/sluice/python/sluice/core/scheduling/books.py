@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.budget import Spending
+from sluice.core.config.budget import Spending
 from sluice.core.scheduling.flavors import PODS
 from sluice.core.scheduling.preemption import Held, Holdings
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.core.scheduling.usage import LocalQueueUsage
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import Assignment, Policy, Workload
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import Assignment, Policy, Workload
     from sluice.core.scheduling.quota import Cells
 
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.model import StopPolicy
+from sluice.core.config.model import StopPolicy
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.budget import Budget
-    from sluice.core.kinds.model import Workload
+    from sluice.core.config.budget import Budget
+    from sluice.core.config.model import Workload
     from sluice.core.scheduling.backlog import Line
     from sluice.core.scheduling.books import Books
     from sluice.core.scheduling.fairness import Shares

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from sluice.core.kinds.model import (
+from sluice.core.config.model import (
     BorrowWithinCohort,
     FungibilityChoice,
     FungibilityPreference,
@@ -22,7 +22,7 @@ from sluice.core.kinds.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from sluice.core.kinds.model import (
+    from sluice.core.config.model import (
         Assignment,
         ClusterQueue,
         LabelRequirement,

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.model import CheckState, Gate
+from sluice.core.config.model import CheckState, Gate
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sluice.core.kinds.model import Workload
+    from sluice.core.config.model import Workload
     from sluice.core.scheduling.backlog import Line
     from sluice.core.scheduling.flavors import Nomination
     from sluice.core.scheduling.waiting import WaitingQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from sluice.core.kinds.model import ReclaimWithinCohort, WithinClusterQueue
+from sluice.core.config.model import ReclaimWithinCohort, WithinClusterQueue
 from sluice.core.scheduling.flavors import (
     ANY_FLAVOR,
     NO_NOMINATION,
@@ -18,7 +18,7 @@ from sluice.core.scheduling.flavors import (
 from sluice.core.scheduling.preemption import Preemptor
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.model import Workload
+    from sluice.core.config.model import Workload
     from sluice.core.scheduling.books import Books
     from sluice.core.scheduling.flavors import Shape
     from sluice.core.scheduling.preemption import Target, VictimSearch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.kinds.model import Assignment, PreemptionReason
+    from sluice.core.config.model import Assignment, PreemptionReason
     from sluice.core.values.reasons import Reason
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sluice.core.kinds.model import (
+from sluice.core.config.model import (
     BorrowWithinCohort,
     FairPreemptionStrategy,
     PreemptionReason,
@@ -21,7 +21,7 @@ from sluice.core.kinds.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from sluice.core.kinds.model import Assignment, ClusterQueue, Policy, Workload
+    from sluice.core.config.model import Assignment, ClusterQueue, Policy, Workload
     from sluice.core.scheduling.fairness import Rank, Shares
     from sluice.core.scheduling.quota import Cells, QuotaTree
     from sluice.core.scheduling.yielding import Yielding

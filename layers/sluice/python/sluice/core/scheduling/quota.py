@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import ResourceGroup
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import ResourceGroup
 
 Usage: TypeAlias = list[list[int]]
 Cells: TypeAlias = tuple[tuple[int, int], ...]  # (cell, amount) of one assignment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.budget import covering
-from sluice.core.kinds.model import QueueingStrategy, ReclaimWithinCohort, StopPolicy
+from sluice.core.config.budget import covering
+from sluice.core.config.model import QueueingStrategy, ReclaimWithinCohort, StopPolicy
 from sluice.core.scheduling.backlog import Backlog, Lane, Line
 from sluice.core.scheduling.flavors import compile_shape, may_preempt_while_borrowing, shape_key
 from sluice.core.values.reasons import Reason
@@ -14,8 +14,8 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from sluice.core.kinds.catalog import Catalog
-    from sluice.core.kinds.model import ClusterQueue, LocalQueue, PodSet, Policy, Workload
+    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.model import ClusterQueue, LocalQueue, PodSet, Policy, Workload
     from sluice.core.scheduling.books import Books
     from sluice.core.scheduling.flavors import Shape
     from sluice.core.scheduling.quota import QuotaTree

@@ -13,9 +13,9 @@ from typing import Any
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
-from sluice.core.kinds.budget import Budget
-from sluice.core.kinds.catalog import Catalog as QueueCatalog
-from sluice.core.kinds.model import (
+from sluice.core.config.budget import Budget
+from sluice.core.config.catalog import Catalog as QueueCatalog
+from sluice.core.config.model import (
     ClusterQueue,
     Policy,
     ReclaimWithinCohort,

@@ -8,7 +8,7 @@ from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import checks_key
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.catalog import Catalog as Queues
+    from sluice.core.config.catalog import Catalog as Queues
     from sluice.ports import Clock, Workloads
 
 LOOKED_AT = 1_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.catalog import Catalog as Queues
-    from sluice.core.kinds.tenants import Tenant
+    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.tenants import Tenant
     from sluice.ports import Clock, Workloads
 
 KEPT_MS = 10_000

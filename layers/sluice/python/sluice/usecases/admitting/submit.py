@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sluice.core.config import tenants
+from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
-from sluice.core.kinds import tenants
-from sluice.core.kinds.tenants import Tenant
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import PodSet, State, Workload

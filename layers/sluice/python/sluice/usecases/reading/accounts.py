@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.quarantine import Ban, in_force
-from sluice.core.kinds.model import StopPolicy
+from sluice.core.config.model import StopPolicy
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.runs import first_admitted_at
@@ -24,8 +24,8 @@ from sluice.usecases.reading.query import DAY_MS
 from sluice.usecases.views import Json, reason
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.catalog import Catalog as Queues
-    from sluice.core.kinds.model import ClusterQueue
+    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.model import ClusterQueue
     from sluice.core.scheduling.quota import QuotaTree
     from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.accounts.costs import Amount, Bill
-from sluice.core.accounts.stretches import stretches
+from sluice.core.accounting.costs import Amount, Bill
+from sluice.core.accounting.stretches import stretches
 from sluice.core.intake.submission import GPUS
 from sluice.core.lifecycle.record import Workload
 from sluice.usecases.reading.query import DAY_MS

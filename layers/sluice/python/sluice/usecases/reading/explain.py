@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.clusters.capacity import shut
-from sluice.core.kinds.model import QueueingStrategy
+from sluice.core.config.model import QueueingStrategy
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
 from sluice.core.lifecycle.reservations import total
-from sluice.core.moves.yielding import may_be_saved
+from sluice.core.migrations.yielding import may_be_saved
 from sluice.core.passes import outlook
 from sluice.core.passes.options import (
     Option,
@@ -31,7 +31,7 @@ from sluice.usecases.fleet import counted_at
 from sluice.usecases.views import Json, quantities, reason, workload_view
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.model import ClusterQueue
+    from sluice.core.config.model import ClusterQueue
     from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query

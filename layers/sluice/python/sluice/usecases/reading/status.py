@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.accounts.costs import requested
-from sluice.core.accounts.recovery import has_moved, undone
+from sluice.core.accounting.costs import requested
+from sluice.core.accounting.recovery import has_moved, undone
 from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
 from sluice.core.lifecycle.runs import present_run, queued_at
-from sluice.core.moves.restoring import RESTORE
+from sluice.core.migrations.restoring import RESTORE
 from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.reading.query import DAY_MS, UNFINISHED
 from sluice.usecases.views import Json, Refusals

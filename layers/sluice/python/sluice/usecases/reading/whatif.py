@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sluice.core.config import tenants
 from sluice.core.intake.documents import Document, Malformed, from_value
 from sluice.core.intake.submission import Accepted, submission
-from sluice.core.kinds import tenants
 from sluice.core.lifecycle.record import State
 from sluice.core.passes.cycle import decide, schedule
 from sluice.core.passes.options import options_of, tree_in_use

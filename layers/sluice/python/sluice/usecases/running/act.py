@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from sluice.core.clusters.observation import LATE_DISPATCH_MS
 from sluice.core.clusters.quarantine import avoiding
+from sluice.core.config.model import ResourceFlavor
 from sluice.core.intake.rendering import Run, placement, render
 from sluice.core.intake.submission import kubernetes_object
-from sluice.core.kinds.model import ResourceFlavor
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after, moves
-from sluice.core.moves import cedana
+from sluice.core.migrations import cedana
 from sluice.core.values.reasons import Reason
 from sluice.errors import (
     CedanaError,
@@ -39,13 +39,13 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.configuration import configured, market_of
-from sluice.usecases.moving.courier import Courier
-from sluice.usecases.moving.leaving import leaving_spot
-from sluice.usecases.moving.migrate import Migrate, make_room, waits_at_gate, was_moved
-from sluice.usecases.moving.parts import HandOut, are_handed_out
-from sluice.usecases.moving.stopping import find
-from sluice.usecases.moving.weighing import Weigh
-from sluice.usecases.moving.yielding import Yield
+from sluice.usecases.migrations.courier import Courier
+from sluice.usecases.migrations.leaving import leaving_spot
+from sluice.usecases.migrations.migrate import Migrate, make_room, waits_at_gate, was_moved
+from sluice.usecases.migrations.parts import HandOut, are_handed_out
+from sluice.usecases.migrations.stopping import find
+from sluice.usecases.migrations.weighing import Weigh
+from sluice.usecases.migrations.yielding import Yield
 
 T = TypeVar("T")
 R = TypeVar("R")

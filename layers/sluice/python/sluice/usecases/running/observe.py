@@ -23,8 +23,8 @@ from sluice.core.clusters.observation import (
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Change, State, Workload
 from sluice.core.lifecycle.stuck_pods import warning
-from sluice.core.moves.cedana import is_saved_by_cedana
-from sluice.core.moves.marks import FIRST, MOVE, YIELD, said
+from sluice.core.migrations.cedana import is_saved_by_cedana
+from sluice.core.migrations.marks import FIRST, MOVE, YIELD, said
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,
@@ -39,7 +39,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.fleet import beat
-from sluice.usecases.moving.migrate import Migrate, was_moved
+from sluice.usecases.migrations.migrate import Migrate, was_moved
 from sluice.usecases.running.periodic import Periodic
 from sluice.usecases.running.unheard import Unheard
 

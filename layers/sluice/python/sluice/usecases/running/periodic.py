@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from sluice.core.clusters.observation import Seen
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
-from sluice.core.moves import checkpointing, gangs, periodic
-from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, wish
-from sluice.core.moves.periodic import Observed
+from sluice.core.migrations import checkpointing, gangs, periodic
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, wish
+from sluice.core.migrations.periodic import Observed
 from sluice.ports import Clock, Document, Interruptions, Losses, Nodes
 
 KEPT_MS = 300_000

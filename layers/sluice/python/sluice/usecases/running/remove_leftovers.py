@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sluice.core.moves.leftovers import OLD_MS, Stored, leftovers
+from sluice.core.migrations.leftovers import OLD_MS, Stored, leftovers
 from sluice.ports import Archives, Clock, Migrations, Workloads
 
 LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids

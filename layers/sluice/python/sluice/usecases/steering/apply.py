@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.core.kinds.catalog import unknown_controller
-from sluice.core.kinds.document import Flaw
-from sluice.core.kinds.objects import KUEUE_KINDS, read_objects
-from sluice.core.kinds.scheduling_policy import KIND as POLICY
+from sluice.core.config.catalog import unknown_controller
+from sluice.core.config.document import Flaw
+from sluice.core.config.objects import KUEUE_KINDS, read_objects
+from sluice.core.config.scheduling_policy import KIND as POLICY
 from sluice.core.lifecycle.indexes import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
@@ -19,9 +19,9 @@ from sluice.usecases.steering.own_objects import OWN_KINDS, flaws_of
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.budget import Budget
-    from sluice.core.kinds.catalog import Catalog as Queues
-    from sluice.core.kinds.model import ClusterQueue
+    from sluice.core.config.budget import Budget
+    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.model import ClusterQueue
     from sluice.ports import Catalog, Clock, Kicks, Ledgers, Nodes, Workloads
     from sluice.usecases.callers import Authority
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.kinds.model import CheckState
+from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import phase

@@ -15,7 +15,7 @@ from sluice.usecases.refused import NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.kinds.catalog import Catalog as Queues
+    from sluice.core.config.catalog import Catalog as Queues
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query
 

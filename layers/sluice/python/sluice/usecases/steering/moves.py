@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State, Workload, phase
-from sluice.core.moves import checkpointing
-from sluice.core.moves.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
-from sluice.core.moves.periodic import can_be_ordered
+from sluice.core.migrations import checkpointing
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
+from sluice.core.migrations.periodic import can_be_ordered
 from sluice.usecases.refused import ConflictError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.moves.checkpointing import Checkpoint
+    from sluice.core.migrations.checkpointing import Checkpoint
     from sluice.ports import Archives, Clock, Interruptions, Migrations
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters import cluster_spec
-from sluice.core.kinds import scheduling_policy, tenants
-from sluice.core.kinds.document import DocumentError, Fields, Flaw
+from sluice.core.config import scheduling_policy, tenants
+from sluice.core.config.document import DocumentError, Fields, Flaw
 from sluice.core.passes import spending
 
 if TYPE_CHECKING:

@@ -1,0 +1,117 @@
+"""Where the time of a workload went, from its submission to its end: stretches without a gap.
+
+Each begins where the one before ends, so whatever the record lacks or says in the wrong order, they
+add up to the whole. Times in epoch ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any
+
+from sluice.core.accounting.recovery import has_moved, undone
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.record import COMES_BACK, ON_CLUSTER, IntentKind, Workload, phase
+from sluice.core.lifecycle.runs import present_run
+from sluice.core.migrations.checkpointing import mode
+
+
+class Kind(StrEnum):
+    """What a workload did with its time."""
+
+    WAITING = "waiting"  # it had no quota
+    PLACING = "placing"  # it had quota and no machine: checks, dispatch, Karpenter buys
+    STARTING = "starting"  # it had a machine and did not run yet: images, volumes, the other pods
+    USEFUL = "useful"
+    FAILED = "failed"  # it ran, and the workload failed or was cancelled
+    REDONE = "redone"  # it ran, and its successor had to do that again
+    MOVING = "moving"  # from the end of an interrupted run to the start of its successor
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`run`: the account of the run that had a machine meanwhile (core.lifecycle.runs), if any."""
+
+    kind: Kind
+    begin: int
+    end: int
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ms(self) -> int:
+        return self.end - self.begin
+
+    def within(self, since: int, until: int) -> Stretch:
+        """The part of it in a window, which may be empty."""
+        begin = min(max(self.begin, since), until)
+        return Stretch(self.kind, begin, max(begin, min(self.end, until)), self.run)
+
+
+def stretches(workload: Workload, now: int) -> list[Stretch]:
+    """From submission to end, or to now; without empty ones."""
+    return [each for each in _all(workload, workload.finished_at or now) if each.ms]
+
+
+def loss_untold(workload: Workload, run: Mapping[str, Any]) -> bool:
+    """Whether only the application knows what of a run was done again: it counts as useful."""
+    return bool(run["started_at"]) and _lost_ms(workload, run, 0) is None
+
+
+def _all(workload: Workload, end: int) -> Iterator[Stretch]:
+    walk = _Walk(workload.created_at, end)
+    failed = phase(workload) in {"FAILED", "CANCELLED"}
+    runs = list(_runs(workload))
+    for before, run in pairwise(({}, *runs)):
+        moved = before.get("outcome") == IntentKind.MIGRATE
+        ended = run["ended_at"] or end
+        stopped = min(run.get("stopped_at") or ended, ended)
+        bound = run.get("bound_at") or run["started_at"] or ended
+        yield walk.to(run["admitted_at"], Kind.MOVING if moved else Kind.WAITING)
+        yield walk.to(min(bound, ended), Kind.MOVING if moved else Kind.PLACING)
+        # A short Job may end before anybody saw all its pods ready.
+        began = run["started_at"] or (bound if run["outcome"] in _ENDED else stopped)
+        yield walk.to(min(began, stopped), Kind.MOVING if moved else Kind.STARTING, run)
+        lost = _lost_ms(workload, run, stopped - walk.at) or 0
+        yield walk.to(stopped - lost, Kind.FAILED if failed else Kind.USEFUL, run)
+        yield walk.to(stopped, Kind.REDONE, run)
+        yield walk.to(ended, Kind.MOVING, run)
+    yield walk.to(end, Kind.WAITING)
+
+
+@dataclass
+class _Walk:
+    at: int
+    end: int
+
+    def to(self, moment: int, kind: Kind, run: Mapping[str, Any] | None = None) -> Stretch:
+        """The stretch from where the last one ended; empty if the moment is past."""
+        begin, self.at = self.at, max(self.at, min(moment, self.end))
+        return Stretch(kind, begin, self.at, run or {})
+
+
+def _runs(workload: Workload) -> Iterable[Mapping[str, Any]]:
+    yield from undone(workload.runs)
+    if workload.state in ON_CLUSTER:
+        yield present_run(workload)
+
+
+_ENDED = {"succeeded", "failed"}
+
+
+def _lost_ms(workload: Workload, run: Mapping[str, Any], ran: int) -> int | None:
+    """What of a run has to be done again; None if only the application knows.
+
+    A run that gave way without a word of what it had saved is done again from where it began.
+    """
+    if "lost_ms" in run:
+        return int(run["lost_ms"])
+    if run.get("self_saved"):
+        return None
+    if not has_moved(run) and run.get("outcome") not in COMES_BACK:
+        return 0
+    if mode(workload.options) is CheckpointMode.APPLICATION:
+        return None
+    return ran

@@ -1,0 +1,354 @@
+"""Checkpoints: which driver saves a workload, how long that takes, how often, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import sqrt
+from statistics import median
+from typing import Any, Final
+
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.record import PodSet
+from sluice.core.values.rows import known
+
+MARGIN_MS: Final = 8_000
+"""Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
+LEAD_MS: Final = 5_000
+"""How long before the last moment a source is saved for the last time: its dump may have grown."""
+GRACE_SECONDS: Final = 30
+FREEZE_MS: Final = 500
+LISTED: Final = 100
+DUMPING: Final = frozenset({CheckpointMode.KUBELET, CheckpointMode.CEDANA})
+"""Drivers that save processes rather than ask the application."""
+TRIES: Final = 2
+"""How many runs may fail to start from a checkpoint before it counts as unusable."""
+KEPT: Final = 3
+"""Checkpoints of a workload that stay listed, unless it asks for another number."""
+
+
+class Action(StrEnum):
+    """What is done for the work on a machine that goes away."""
+
+    DUMP = "dump"
+    SIGNAL = "signal"
+    LET_GO = "let go"
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """What saving processes costs on a kind of machine: bytes per second, and factors of the bytes.
+
+    `amplification`: bytes written to disk per byte saved; `uploaded`: the share that travels.
+    The defaults are those of containerd 2.2 on gp3 at 125 MiB/s with 1.25 GB/s to S3.
+    Source: facts, checkpoint-restore §4; replaced by what is observed.
+    """
+
+    disk: float = 131_072_000.0
+    network: float = 1_250_000_000.0
+    amplification: float = 4.0
+    uploaded: float = 1.0
+
+    def needs_ms(self, size: int) -> int:
+        """Milliseconds from the order until the checkpoint is complete in S3."""
+        seconds = self.amplification * size / self.disk + self.uploaded * size / self.network
+        return FREEZE_MS + int(seconds * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one member of a gang is restored from (core.migrations.gangs), and where it ran."""
+
+    name: str
+    uri: str
+    size: int = 0
+    digest: str = ""
+    """SHA-256 of the archive in hexadecimal."""
+    node: str = ""
+    image: str = ""
+    cpu: str = ""
+    """Which machines its processes can go on at (core.migrations.compatibility)."""
+
+    @property
+    def source(self) -> str:
+        """What it is restored from: the image where the runtime wants one, else the archive."""
+        return self.image or self.uri
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "uri": self.uri,
+            "size": self.size,
+            "digest": self.digest,
+            "node": self.node,
+            "image": self.image,
+            "cpu": self.cpu,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One complete checkpoint: of which generation, where it lies, what it cost (bytes, ms).
+
+    That of a gang is the manifest of all its `parts`: it is entered once, when all are there.
+    """
+
+    workload: str
+    generation: int
+    uri: str
+    at: int
+    driver: CheckpointMode
+    size: int = 0
+    took_ms: int = 0
+    parent: str = ""
+    node: str = ""
+    image: str = ""
+    removed: bool = False
+    """Its archive is gone or going, since its workload has succeeded; the line stays."""
+    parts: tuple[Part, ...] = ()
+    cpu: str = ""
+    failed: tuple[int, ...] = ()
+    """The generations that could not start from it; `failure` is why, of the last of them."""
+    failure: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return len(self.failed) < TRIES
+
+    @property
+    def source(self) -> str:
+        """What a run is restored from: the image where the runtime wants one, else the archive."""
+        return self.image or self.uri
+
+    @property
+    def pieces(self) -> tuple[Part, ...]:
+        """The archives and images that it consists of."""
+        return self.parts or (Part("", self.uri, self.size, "", self.node, self.image, self.cpu),)
+
+    @property
+    def heaviest(self) -> int:
+        """The most bytes that one node had to save; nodes work side by side."""
+        return max(sum(p.size for p in self.pieces if p.node == n) for n in self.nodes)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(piece.node for piece in self.pieces)
+
+    def row(self) -> dict[str, Any]:
+        parts = {"parts": [part.row() for part in self.parts]} if self.parts else {}
+        failed = {"failed": list(self.failed), "failure": self.failure} if self.failed else {}
+        return (
+            parts
+            | failed
+            | {
+                "generation": self.generation,
+                "uri": self.uri,
+                "at": self.at,
+                "driver": self.driver.value,
+                "size": self.size,
+                "took_ms": self.took_ms,
+                "parent": self.parent,
+                "node": self.node,
+                "image": self.image,
+                "removed": self.removed,
+                "cpu": self.cpu,
+            }
+        )
+
+
+def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
+    parts = tuple(Part(**known(Part, part)) for part in row.get("parts", ()))
+    failed = tuple(row.get("failed", ()))
+    typed = {"driver": CheckpointMode(row["driver"]), "parts": parts, "failed": failed}
+    return Checkpoint(**{**known(Checkpoint, row), **typed, "workload": workload})
+
+
+def newest(checkpoints: Iterable[Checkpoint], members: int) -> Checkpoint | None:
+    """The last one that a run of so many pods can start from: a gang from a whole set only."""
+    fitting = (each for each in checkpoints if each.usable and len(each.pieces) == members)
+    return next(iter(retained(fitting, 1)), None)
+
+
+def retained(
+    checkpoints: Iterable[Checkpoint], keep: int = KEPT, pinned: str = ""
+) -> list[Checkpoint]:
+    """The newest ones, newest first, one for each place: a repeated report adds nothing.
+
+    What no run could start from comes last, and so leaves first. The one whose source is `pinned`
+    stays too, however old.
+    """
+    newest = sorted(checkpoints, key=_worth, reverse=True)
+    places = list({each.uri: each for each in reversed(newest)}.values())[::-1]
+    return places[:keep] + [each for each in places[keep:] if pinned and each.source == pinned]
+
+
+def _worth(checkpoint: Checkpoint) -> tuple[bool, int, int]:
+    return checkpoint.usable, checkpoint.generation, checkpoint.at
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The checkpoints of one workload: listed ones, and those whose archives are to be removed."""
+
+    kept: tuple[Checkpoint, ...] = ()
+    dropped: tuple[Checkpoint, ...] = ()
+
+    def keep(self, checkpoint: Checkpoint, retain: int, pinned: str) -> Catalogue:
+        if any(each.uri == checkpoint.uri for each in self.dropped):
+            return self  # a late report of one that has left already
+        known = {each.uri: each for each in self.kept}
+        if before := known.get(checkpoint.uri):
+            checkpoint = replace(checkpoint, failed=before.failed, failure=before.failure)
+        known[checkpoint.uri] = checkpoint
+        kept = tuple(retained(known.values(), retain, pinned))
+        left = [each for uri, each in known.items() if uri not in {one.uri for one in kept}]
+        return Catalogue(kept, (*self.dropped, *left))
+
+    def fail(self, source: str, generation: int, why: str) -> Catalogue:
+        """A run could not start from it; told again, it changes nothing."""
+        return replace(self, kept=tuple(_failed(c, source, generation, why) for c in self.kept))
+
+    def drop(self) -> Catalogue:
+        """All archives are to go; the lines stay, for the lineage."""
+        going = [each for each in self.kept if not each.removed]
+        lines = tuple(replace(each, removed=True) for each in self.kept)
+        return Catalogue(lines, (*self.dropped, *going))
+
+    def forget(self, removed: Iterable[Checkpoint]) -> Catalogue:
+        places = {each.uri for each in removed}
+        return Catalogue(self.kept, tuple(e for e in self.dropped if e.uri not in places))
+
+
+def _failed(checkpoint: Checkpoint, source: str, generation: int, why: str) -> Checkpoint:
+    if checkpoint.source != source or generation in checkpoint.failed:
+        return checkpoint
+    return replace(checkpoint, failed=(*checkpoint.failed, generation), failure=why)
+
+
+def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:
+    """The bandwidth that past dumps showed, as one number for disk and network together."""
+    rates = [c.heaviest / c.took_ms * 1000 for c in checkpoints if c.size and c.took_ms]
+    if not rates:
+        return otherwise
+    return Bandwidth(disk=median(rates), network=float("inf"), amplification=1.0, uploaded=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The decision at T+0 with its numbers; milliseconds and bytes."""
+
+    action: Action
+    needs_ms: int
+    has_ms: int
+    size: int
+    sentence: str
+
+    def numbers(self) -> dict[str, Any]:
+        return {"needs_ms": self.needs_ms, "has_ms": self.has_ms, "bytes": self.size}
+
+
+def fit(
+    driver: CheckpointMode, *, size: int, left_ms: int, grace_ms: int, bandwidth: Bandwidth
+) -> Fit:
+    """Dump, signal or let go, from the bytes to save and the time that is left."""
+    if driver is CheckpointMode.NONE:
+        why = "it keeps no checkpoints: it starts from the beginning"
+        return Fit(Action.LET_GO, 0, max(0, left_ms), size, why)
+    if left_ms <= 0:
+        source = "its last checkpoint" if driver in DUMPING else "what it saved itself"
+        why = f"no time is left: it goes on from {source}, if any"
+        return Fit(Action.LET_GO, 0, 0, size, why)
+    if driver is CheckpointMode.APPLICATION:
+        asked = f"has {_s(left_ms)}, may take {_s(grace_ms)}: signal"
+        return Fit(Action.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)
+    needs, has = bandwidth.needs_ms(size), max(0, left_ms - MARGIN_MS)
+    action = Action.DUMP if needs <= has else Action.SIGNAL
+    return Fit(action, needs, has, size, f"{needs_and_has(needs, has)}: {action}")
+
+
+def fits_twice(fit: Fit) -> bool:
+    """Whether a dump at once leaves time for another one at the end."""
+    return fit.action is Action.DUMP and 2 * fit.needs_ms + LEAD_MS <= fit.has_ms
+
+
+def needs_and_has(needs_ms: int, has_ms: int) -> str:
+    return f"needs {_s(needs_ms)}, has {_s(has_ms)}"
+
+
+def _s(ms: int) -> str:
+    return f"{max(0, ms) / 1000:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a node can do for drivers; `reason` says why it cannot dump processes."""
+
+    kubelet: bool = False
+    reason: str = "the node has no CRIU"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    driver: CheckpointMode
+    reason: str
+
+
+def capability(node: Mapping[str, Any]) -> Capability:
+    """From a row of the inventory; its `checkpoint` is a label such as `criu-4.2`."""
+    program = str(node.get("checkpoint", ""))
+    reason = str(node.get("checkpoint_reason") or "") or "the node cannot dump processes"
+    return Capability(kubelet=program.startswith("criu"), reason=reason)
+
+
+def select(
+    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int, gang: str = ""
+) -> Selection:
+    """The driver that can serve, with the reason where it is not the one asked for.
+
+    `gang`: why its pods cannot be saved as one set (core.migrations.gangs); empty if they can.
+
+    Source: facts, checkpoint-restore §3 and §9.
+    """
+    if asked is CheckpointMode.KUBELET:
+        if gpus:
+            return Selection(CheckpointMode.APPLICATION, "processes on GPUs cannot be dumped")
+        if containers > 1:
+            text = f"a pod of {containers} containers cannot be dumped as one"
+            return Selection(CheckpointMode.APPLICATION, text)
+        if gang:
+            return Selection(CheckpointMode.APPLICATION, gang)
+        if not capability.kubelet:
+            return Selection(CheckpointMode.APPLICATION, capability.reason)
+    return Selection(asked, "as asked for")
+
+
+def size_of(kept: Iterable[Checkpoint], pod_sets: Iterable[PodSet], pods: int) -> int:
+    """Bytes to save on one node: as the newest dump, else all the memory that its pods may use.
+
+    `pods`: how many of them run on the node that has most to save; nodes work side by side.
+    """
+    if last := next((each for each in retained(kept) if each.size), None):
+        return max(part.size for part in last.pieces) * pods
+    return max((s.requests.get("memory", 0) for s in pod_sets), default=0) * pods
+
+
+def interval_seconds(
+    cost_seconds: float, mean_between_losses_seconds: float, nodes: int = 1
+) -> float:
+    """How often to save: √(2·μ·C), with μ/N for a gang of N. Source: Young 1974, Daly 2006."""
+    return sqrt(2 * mean_between_losses_seconds / max(1, nodes) * cost_seconds)
+
+
+def grace_ms(options: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> int:
+    """How long the pods may take to end after SIGTERM."""
+    longest = max(
+        (pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) for pod in pods),
+        default=GRACE_SECONDS,
+    )
+    asked = (options.get("checkpoint") or {}).get("grace_seconds", 0)
+    return int(max(longest, asked) * 1000)
+
+
+def mode(options: Mapping[str, Any]) -> CheckpointMode:
+    return CheckpointMode((options.get("checkpoint") or {}).get("mode", CheckpointMode.NONE.value))

@@ -1,0 +1,65 @@
+"""How long nothing ran because of a move, and what the account of the ended run says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.record import Workload
+from sluice.core.migrations.checkpointing import Action, mode
+from sluice.core.migrations.interruption import Kind
+from sluice.core.migrations.migration import Migration
+
+
+def downtime_ms(migration: Migration) -> int:
+    """How long nothing ran: from the end of the source to the start of its successor."""
+    return max(0, migration.running_at - stopped_at(migration)) if migration.running_at else 0
+
+
+def paused_until(migration: Migration, workload: Workload) -> int:
+    """When the next run may start: `recovery.onInterruption.backoff` after the end of this one.
+
+    0 without a pause. Who asks for a move loses no machine, and does not wait.
+    """
+    recovery = workload.options.get("recovery") or {}
+    pause = 1000 * int(recovery.get("backoff_seconds", 0))
+    return stopped_at(migration) + pause if pause and migration.kind != Kind.REQUEST else 0
+
+
+def stopped_at(migration: Migration) -> int:
+    """When the source did its last work; after a loss, the moment that EC2 names."""
+    if migration.deadline <= migration.noticed_at:
+        return migration.noticed_at
+    held = [each.held_at for each in migration.saved.values()]
+    if held and all(held):
+        return max(held)
+    # Who is told to go works on for as long as its grace lets it.
+    return migration.fenced_at or migration.stopping_at or migration.restoring_at
+
+
+def account(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
+    """What the ended run's entry in `runs` says of the move (core.accounting.recovery).
+
+    `good_at`: when the state was taken that its successor starts from, 0 if that is the beginning
+    or the checkpoint that the run itself started from. What an application saved by itself, nobody
+    else knows: also one that could not be dumped and was told to go.
+    """
+    stopped = stopped_at(migration)
+    found: dict[str, Any] = {
+        "node": migration.node,
+        "instance": migration.instance,
+        "why": migration.kind,
+        "interrupted_at": migration.noticed_at,
+        "stopped_at": stopped,
+    }
+    if migration.checkpoint:  # a user went back to it: what came after it is done again
+        found["back_to"] = good_at
+    told_to_go = migration.action is Action.SIGNAL and not (good_at or migration.checkpoint)
+    if mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
+        found["self_saved"] = True
+    elif mode(workload.options) is not CheckpointMode.APPLICATION:
+        # A restore from an older generation's checkpoint loses no more than this run did.
+        began = workload.started_at or stopped
+        found["lost_ms"] = max(0, stopped - max(began, good_at))
+    prices = ("usd_per_hour", "on_demand_usd_per_hour")
+    return found | {name: migration.numbers[name] for name in prices if name in migration.numbers}

@@ -1,0 +1,445 @@
+"""Carry moves on: stop the source when it is time, and start its successor when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.core.accounting import recovery
+from sluice.core.clusters.fallback import INTERRUPTIONS
+from sluice.core.intake.replacement import NAMESPACE, PLACEHOLDER, ready
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after, moves
+from sluice.core.lifecycle.runs import queued_at
+from sluice.core.migrations import (
+    cedana,
+    checkpointing,
+    decisions,
+    gangs,
+    migration,
+    restoring,
+    standstill,
+    story,
+    yielding,
+)
+from sluice.core.migrations.checkpointing import Action, Checkpoint
+from sluice.core.migrations.decisions import Step, View
+from sluice.core.migrations.interruption import Kind
+from sluice.core.migrations.marks import (
+    LEAVING,
+    MOVE,
+    ORDER,
+    YIELD,
+    answer_to,
+    answered_at,
+    marks_on,
+    order_of,
+    said,
+)
+from sluice.core.migrations.migration import Migration, Saved, migration_id
+from sluice.core.values.reasons import Reason
+from sluice.errors import SluiceError
+from sluice.ports import (
+    Archives,
+    Clock,
+    Cluster,
+    Document,
+    Migrations,
+    Nodes,
+    Timeline,
+    Workloads,
+)
+from sluice.usecases.migrations.steps import take_step
+from sluice.usecases.migrations.stopping import pods_of, stop
+
+MOST_PIECES = 512
+"""Archives in the catalogue of one workload, some 300 bytes each, of the 400 kB of an item."""
+DUMPED_GRACE_SECONDS = 1
+"""What is left of a process after its dump is lost anyway, so it is ended at once."""
+
+REQUEUED_MS = 60_000
+"""How long a machine is kept for who left spot, and has not got the quota that it saw free."""
+
+
+@dataclass(frozen=True)
+class Migrate:
+    """Level-triggered like `act`: looks at record and cluster, and does what is due."""
+
+    workloads: Workloads
+    migrations: Migrations
+    archives: Archives
+    timeline: Timeline
+    nodes: Nodes
+    clock: Clock
+
+    def __call__(
+        self, cluster: Cluster, moving: Iterable[Workload], leaving: Collection[str] = ()
+    ) -> list[str]:
+        """Returns the ids of those that are admitted again and wait to be dispatched.
+
+        Those in `leaving` go back to their queues if EC2 has taken their machine.
+        """
+        return [w.id for w in moving if self.carry_on(cluster, w, leaves=w.id in leaving)]
+
+    def carry_on(self, cluster: Cluster, workload: Workload, *, leaves: bool = False) -> bool:
+        record = self.migrations.get(migration_id(workload.id, workload.generation))
+        if record is not None:
+            record, step = self.look_after(cluster, workload, record)
+            if not workload.gone and step is Step.WAIT:
+                return False
+        if not workload.gone:
+            stopped = self.stop(cluster, workload, record)
+            if stopped is None:
+                return False
+            workload = stopped
+        return self.move(workload, record, leaves=leaves)
+
+    def look_after(
+        self, cluster: Cluster, workload: Workload, record: Migration
+    ) -> tuple[Migration, Step]:
+        """Record what is to be seen of a source, give it its order; and whether it may run on."""
+        pods = [] if workload.gone else pods_of(cluster, workload)
+        view = look(cluster, workload, pods, order_of(record))
+        for step in decisions.progress(record, view, self.clock.now()):
+            self.keep_early(workload, step)
+            record = self.advance(workload, step)
+        if record.dumps:
+            demand(cluster, pods, record)
+        if record.failed_at and record.action is Action.SIGNAL and len(record.pods) > 1:
+            recall(cluster, pods)
+        return record, decisions.next_step(record, view, self.clock.now())
+
+    def end(self, cluster: Cluster, workload: Workload, record: Migration | None) -> Change | None:
+        """Stop the source, at once if it is saved; the proof that nothing of it runs, if any."""
+        if record is not None and not record.stopping_at:
+            record = self.advance(workload, migration.stopping(record, self.clock.now()))
+        saved = record is not None and record.stage is migration.Stage.DUMPED
+        return stop(cluster, workload, self.clock.now(), DUMPED_GRACE_SECONDS if saved else None)
+
+    def stop(
+        self, cluster: Cluster, workload: Workload, record: Migration | None
+    ) -> Workload | None:
+        """End the source; its record if that is proven, None while it is not."""
+        change = self.end(cluster, workload, record)
+        if change is None or self.workloads.apply([change]) != [True]:
+            return None
+        if change.set.get("state") is State.FINISHED:
+            if record is not None:
+                self.advance(
+                    workload, migration.abandoned(record, "it ended before it had to move")
+                )
+            return None
+        return after(change)
+
+    def move(self, workload: Workload, record: Migration | None, *, leaves: bool = False) -> bool:
+        """The source is gone: the next generation takes over reservation and checkpoint.
+
+        One that `leaves` takes over the checkpoint only. False while it has to wait.
+        """
+        now, until = self.clock.now(), 0
+        if restoring.unusable(workload):
+            self.note_failure(workload)
+        kept = self.migrations.checkpoints(workload.id)
+        last = restoring.next_source(workload, kept, gangs.members(workload))
+        account: dict[str, Any] = {}
+        if record is not None:
+            made = self.keep_dump(workload, record)
+            source = decisions.restore_source(record, made, last)
+            kept += [made] if made else []
+            record = self.advance(workload, migration.fenced(record, now))
+            until = standstill.paused_until(record, workload)
+            now = max(self.clock.now(), now + 1)  # the timeline sorts by time
+            account = standstill.account(record, workload, good_at(source, kept))
+        else:
+            source = last
+            if restoring.unusable(workload):
+                self.tell_next(workload, source, now)
+                account = restoring.account(workload, source, kept)
+        if leaves and record is not None and record.kind in INTERRUPTIONS:
+            why = "it lost spot machines too often: back in its queue, on-demand flavors first"
+            intent = Intent(
+                IntentKind.REQUEUE,
+                Reason.INSUFFICIENT_INSTANCE,
+                why,
+                not_before=until,
+                account=account,
+            )
+            if self.workloads.apply([lifecycle.leave_spot(workload, source, intent)]) == [True]:
+                self.advance(workload, migration.restoring(record, source, now))
+            return False
+        if until > now:
+            self.pause(workload)
+            return False
+        moved = self.workloads.apply([lifecycle.move(workload, source, now, account)]) == [True]
+        if moved and record is not None:
+            self.advance(workload, migration.restoring(record, source, now))
+        return moved
+
+    def note_failure(self, workload: Workload) -> None:
+        """Before the successor's source is chosen: a crash between repeats it."""
+        why = workload.intent.message if workload.intent else ""
+        source, generation = workload.restore_from, workload.generation
+        self.migrations.fail(workload.id, source, generation, why)
+
+    def tell_next(self, workload: Workload, source: str, now: int) -> None:
+        why = workload.intent.message if workload.intent else ""
+        if source == workload.restore_from:
+            what = "it is tried once more"
+        else:
+            what = f"generation {workload.generation + 1} starts from {source or 'the beginning'}"
+        text = f"could not start from {workload.restore_from}: {what}; {why}"
+        self.timeline.append([Happening(workload, now, "RestoreFailed", text)])
+
+    def pause(self, workload: Workload) -> None:
+        """Say once why it does not run; `observe` asks again every few seconds."""
+        if workload.reason.get("code") != Reason.BACKOFF_UNTIL:
+            pause = workload.options["recovery"]["backoff_seconds"]
+            message = f"it keeps its quota, and runs again {pause} s after it was interrupted"
+            self.workloads.apply([lifecycle.hinder(workload, Reason.BACKOFF_UNTIL, message)])
+
+    def keep_dump(self, workload: Workload, record: Migration) -> Checkpoint | None:
+        """Enter what a move has saved in the catalogue; None if there is nothing to start from."""
+        if record.stage is not migration.Stage.DUMPED:
+            return None
+        at = record.dumped_at or record.first_at
+        made = self.made(workload, record.saved.values(), record.driver, at)
+        return made if made is not None and self.keep(workload, made) else None
+
+    def keep_early(self, workload: Workload, step: migration.Advance) -> None:
+        """Enter a dump in the catalogue before it is recorded: a crash between repeats it.
+
+        A first one, so that it counts whatever becomes of the move, and stays until the last one
+        is entered; and that of who makes room, which is not moved once it is gone.
+        """
+        yields = step.before.kind == Kind.YIELD
+        saved = step.set.get("saved" if yields else "first")
+        if not saved:
+            return
+        at = step.set.get("dumped_at") or step.set["first_at"]
+        made = self.made(workload, saved.values(), step.before.driver, at)
+        if made is not None and self.keep(workload, made) and yields:
+            account = yielding.account(saved.values(), made)
+            self.workloads.apply([lifecycle.accounted(workload, account)])
+
+    def made(
+        self,
+        workload: Workload,
+        saved: Iterable[Saved],
+        driver: CheckpointMode,
+        otherwise_at: int = 0,
+    ) -> Checkpoint | None:
+        """With the CPUs on which it can go on."""
+        cpus = {row["node"]: row.get("cpu", "") for row in self.nodes.of(workload.cluster)}
+        return migration.checkpoint_of(workload, saved, driver, cpus, otherwise_at)
+
+    def cpu_of_source(self, workload: Workload) -> str:
+        """On which machines a run can start from its checkpoint; empty: on any.
+
+        The members of a gang are told one by one (usecases.migrations.parts).
+        """
+        dumped = checkpointing.mode(workload.options) in checkpointing.DUMPING
+        if not (workload.restore_from and dumped):
+            return ""
+        kept = self.migrations.checkpoints(workload.id)
+        return next((each.cpu for each in kept if each.source == workload.restore_from), "")
+
+    def keep(self, workload: Workload, made: Checkpoint) -> bool:
+        """Whether the catalogue names it now: only then is it there as a whole."""
+        self.migrations.keep(
+            made, retain=retain(workload, len(made.pieces)), pinned=workload.restore_from
+        )
+        self.clear(workload.id)
+        if made.uri not in {each.uri for each in self.migrations.checkpoints(workload.id)}:
+            return False
+        if made.at > workload.checkpoint_at:  # else one that was overtaken by a move's own
+            self.workloads.apply([lifecycle.saved(workload, made.at, made.source)])
+        return True
+
+    def clear(self, workload_id: str) -> None:
+        """Remove the archives of what has left the catalogue; what fails is tried again later."""
+        removed = []
+        for checkpoint in self.migrations.dropped(workload_id):
+            try:
+                self.archives.remove(checkpoint)
+            except SluiceError:
+                continue
+            removed.append(checkpoint)
+        if removed:
+            self.migrations.forget(workload_id, removed)
+
+    def finished(self, workload: Workload) -> None:
+        """Nothing will be restored any more; what failed keeps its checkpoints for its owner."""
+        if checkpointing.mode(workload.options) not in checkpointing.DUMPING:
+            return
+        current = self.workloads.get(workload.id)
+        if current is not None and current.state is State.FINISHED:  # else the mark lost its race
+            self.migrations.drop(workload.id)
+            self.clear(workload.id)
+
+    def saved(self, workload: Workload, pod: Document, pods: Sequence[Document]) -> None:
+        """What became of an order without a move: the catalogue remembers a checkpoint.
+
+        `pods` are all of its generation: that of a gang is one when the last of them has answered.
+        """
+        found = said(pod)
+        if found is None:
+            return
+        order, done = found
+        if not isinstance(done, Saved) or not done.uri:
+            self.tell(workload, pod, done)
+            return
+        answers = [each for one in pods if job_status.running_pod(one) and (each := said(one))]
+        parts = [one for to, one in answers if to == order and isinstance(one, Saved) and one.uri]
+        driver = checkpointing.mode(workload.options)
+        made = self.made(workload, parts, driver)
+        if made is not None and self.keep(workload, made):
+            detail = {"uri": made.uri, "bytes": made.size}
+            self.timeline.append(
+                [
+                    Happening(
+                        workload,
+                        made.at,
+                        "CheckpointCompleted",
+                        story.how_saved(parts),
+                        detail,
+                    )
+                ]
+            )
+
+    def tell(self, workload: Workload, pod: Document, done: Saved | str) -> None:
+        """The word of an order that left no archive; of the same time whoever tells it again."""
+        if at := answered_at(pod):
+            failed = isinstance(done, str)
+            what = "CheckpointFailed" if failed else "CheckpointSignalled"
+            of = f"{pod['metadata']['name']}: " if gangs.members(workload) > 1 else ""
+            message = f"{of}{done}" if failed else "the application was told to save itself"
+            self.timeline.append([Happening(workload, at, what, message)])
+
+    def resumed(self, workload: Workload, at: int) -> None:
+        """The generation after a move runs: the account of the move is closed.
+
+        Told in full once more, for the lines of a Lambda that died after a step and before its
+        word; so this may be called again, until the workload itself is marked as started.
+        """
+        runs = recovery.undone(workload.runs)
+        while runs and runs[-1].get("why") == restoring.RESTORE:
+            runs.pop()  # the same move, still: its checkpoint was no good
+        moved = int(runs[-1]["generation"]) if runs else workload.generation - 1
+        record = self.migrations.get(migration_id(workload.id, moved))
+        if record is None or record.stage is migration.Stage.LOST:
+            return
+        if record.stage is not migration.Stage.RUNNING:
+            if not record.restoring_at:
+                moved_at = int(runs[-1]["ended_at"])
+                step = migration.restoring(record, workload.restore_from, moved_at)
+                record = self.advance(workload, step)
+            run = runs[-1]
+            told = {name: run[name] for name in ("lost_ms",) if name in run}
+            if saved := recovery.saved_usd(run):
+                told["saved_usd"] = saved
+            record = self.advance(workload, migration.running(record, at, told))
+        self.timeline.append(list(story.story(record, workload)))
+
+    def tidy(self, cluster: Cluster) -> None:
+        """Remove placeholders whose workload will not use them, such as one that was cancelled."""
+        placeholders, _ = cluster.list("Pod", selector=PLACEHOLDER)
+        owners = {pod["metadata"]["labels"][PLACEHOLDER] for pod in placeholders}
+        known = {w.id: w for w in self.workloads.get_many(owners)} if owners else {}
+        for pod in placeholders:
+            workload = known.get(pod["metadata"]["labels"][PLACEHOLDER])
+            if workload is None or not (
+                will_use_placeholder(workload, self.clock.now())
+                or (waits_at_gate(workload) and not has_started(workload))
+            ):
+                remove(cluster, pod)
+
+    def advance(self, workload: Workload, step: migration.Advance) -> Migration:
+        return take_step(self.migrations, self.timeline, workload, step)
+
+
+def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
+    """When the state was taken that the next generation starts from; 0 for none that is known."""
+    return next((each.at for each in kept if each.source == source), 0)
+
+
+def look(cluster: Cluster, workload: Workload, pods: Sequence[Document], order: str) -> View:
+    """What the cluster shows of a move; an answer to another order is no part of this dump."""
+    answers = {pod["metadata"]["name"]: answer_to(order, pod) for pod in pods}
+    selector = f"{PLACEHOLDER}={workload.id}"
+    placeholders, _ = cluster.list("Pod", selector=selector)
+    return View(
+        saved={name: each for name, each in answers.items() if isinstance(each, Saved)},
+        failed={name: each for name, each in answers.items() if isinstance(each, str)},
+        replacement_ready=ready(placeholders),
+        pods=frozenset(answers),
+        still_running=bool(pods),
+    )
+
+
+def demand(cluster: Cluster, pods: Iterable[Document], record: Migration) -> None:
+    """Every pod bears the order that the record names, whoever should have told it."""
+    marks = {LEAVING: str(record.deadline), ORDER: order_of(record)}
+    for pod in pods:
+        at = pod["metadata"]
+        if at["name"] in record.pods and marks_on(pod).get(ORDER) != marks[ORDER]:
+            change = {"metadata": {"uid": at["uid"], "annotations": marks}}
+            cluster.patch("Pod", at["namespace"], at["name"], change)
+
+
+def recall(cluster: Cluster, pods: Iterable[Document]) -> None:
+    """Members that stand still since their dump work on: without the others' it is worth nothing.
+
+    Without its order a pod's node lets it go.
+    """
+    for pod in pods:
+        at = pod["metadata"]
+        if marks_on(pod).get(ORDER, "").startswith((MOVE, YIELD)):
+            change = {"metadata": {"uid": at["uid"], "annotations": {ORDER: None}}}
+            cluster.patch("Pod", at["namespace"], at["name"], change)
+
+
+def make_room(cluster: Cluster, workload: Workload) -> None:
+    """Placeholders leave just before the pods for which they ordered the node."""
+    placeholders, _ = cluster.list("Pod", selector=f"{PLACEHOLDER}={workload.id}")
+    for pod in placeholders:
+        remove(cluster, pod)
+
+
+def remove(cluster: Cluster, pod: Document) -> None:
+    at = pod["metadata"]
+    cluster.delete("Pod", NAMESPACE, at["name"], uid=at["uid"], grace_seconds=0)
+
+
+def will_use_placeholder(workload: Workload, now: int) -> bool:
+    """It moves, or has its place already; or it left spot just now, and its quota is near."""
+    if moves(workload) or workload.state is State.ADMITTED:
+        return True
+    if workload.steady and workload.state is State.RECLAIMING:
+        return workload.gone
+    queued = workload.steady and workload.state is State.PENDING and was_moved(workload)
+    return queued and now - queued_at(workload) < REQUEUED_MS
+
+
+def was_moved(workload: Workload) -> bool:
+    """Whether the present generation continues one that moved, or left spot instead."""
+    return bool(workload.runs) and recovery.has_moved(workload.runs[-1])
+
+
+def waits_at_gate(workload: Workload) -> bool:
+    """Whether no pod of its Job is scheduled before it is known what it is restored from."""
+    source = workload.restore_from
+    return gangs.is_set(source) or cedana.is_kept(source)
+
+
+def has_started(workload: Workload) -> bool:
+    return workload.state is not State.DISPATCHED or bool(workload.started_at)
+
+
+def retain(workload: Workload, pieces: int = 1) -> int:
+    """How many checkpoints stay listed; fewer of large sets, for which an entry has no room."""
+    asked = (workload.options.get("checkpoint") or {}).get("retain", checkpointing.KEPT)
+    return min(int(asked), max(1, MOST_PIECES // pieces))
