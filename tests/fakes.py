@@ -532,6 +532,12 @@ class MemoryLogs:
     def put(self, workload_id: str, generation: int, pod: str, container: str, log: bytes) -> None:
         self.rows[f"{workload_id}/{generation}/{pod}/{container}"] = log
 
+    def put_if_absent(
+        self, workload_id: str, generation: int, pod: str, container: str, log: bytes
+    ) -> None:
+        if f"{generation}/{pod}/{container}" not in self.list(workload_id):
+            self.put(workload_id, generation, pod, container, log)
+
     def list(self, workload_id: str) -> list[str]:
         prefix = f"{workload_id}/"
         return [key.removeprefix(prefix) for key in self.rows if key.startswith(prefix)]

@@ -147,6 +147,15 @@ def test_logs_are_listed_and_read_by_generation_pod_and_container(ports: Ports) 
     assert ports.logs.list("nobody") == []
 
 
+def test_a_note_does_not_replace_an_archived_log(ports: Ports) -> None:
+    ports.logs.put_if_absent("w2", 0, "pod", "main", b"(the node is away)\n")
+    ports.logs.put("w2", 0, "pod", "main", b"printed\n")
+
+    ports.logs.put_if_absent("w2", 0, "pod", "main", b"(the pod is gone)\n")
+
+    assert ports.logs.get("w2", 0, "pod", "main") == b"printed\n"
+
+
 def test_a_recording_comes_back_under_its_root_and_version(ports: Ports) -> None:
     ports.recordings.put("company", 7, '{"plan": "ü"}')
     ports.recordings.put("company", 7, '{"plan": "✓"}')

@@ -870,6 +870,49 @@ def test_a_log_that_cannot_be_read_says_so_instead() -> None:
     assert [str(trouble) for trouble in observe.troubles] == ["the node is away"]
 
 
+def test_a_log_that_could_not_be_read_is_read_at_the_next_check() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB)
+
+    class Hesitant(FakeKubernetes):
+        refusals = 1
+
+        def logs(self, *_: Any, **__: Any) -> bytes:
+            if self.refusals:
+                self.refusals -= 1
+                raise ClusterError("the node does not answer in time", 500)
+            return b"out of cheese\n"
+
+    hesitant = Hesitant(objects=plane.kubernetes.objects)
+    observe = plane.observe(hesitant)
+    seen, _, _ = observe.reconcile(CLUSTER, hesitant)
+    assert observe.archiving
+
+    observe.check(CLUSTER, hesitant, seen)
+
+    assert plane.logs.get("w1", 0, POD, "main") == b"out of cheese\n"
+    assert not observe.archiving
+
+
+def test_a_second_observer_keeps_the_log_of_a_pod_that_is_gone() -> None:
+    plane = Plane()
+    plane.dispatched()
+    plane.kubernetes.finish(NAMESPACE, JOB, exit_code=3)
+    seen, _, _ = plane.observe().reconcile(CLUSTER, plane.kubernetes)
+    printed = plane.logs.get("w1", 0, POD, "main")
+
+    class Deleted(FakeKubernetes):
+        def logs(self, *_: Any, **__: Any) -> bytes:
+            raise ClusterError(f"pods {POD!r} not found", 404)
+
+    later = plane.observe()
+    later.archive_recent(Deleted(), seen, [plane.record()], 0)
+
+    assert plane.logs.get("w1", 0, POD, "main") == printed
+    assert not later.archiving
+
+
 def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
     class Talking(FakeKubernetes):
         said = b"working\n"

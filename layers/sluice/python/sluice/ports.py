@@ -396,6 +396,12 @@ class LogArchive(Protocol):
         self, workload_id: str, generation: int, pod: str, container: str, log: bytes
     ) -> None: ...
 
+    def put_if_absent(
+        self, workload_id: str, generation: int, pod: str, container: str, log: bytes
+    ) -> None:
+        """Like `put`, but an archived log stays as it is."""
+        ...
+
     def list(self, workload_id: str) -> list[str]:
         """`<generation>/<pod>/<container>` of every archived log."""
         ...

@@ -6,8 +6,13 @@ import gzip
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+# The second is S3's answer while another conditional write of the same key is under way.
+_PRESENT = ("PreconditionFailed", "ConditionalRequestConflict")
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,16 @@ class S3Logs:
     def put(self, workload_id: str, generation: int, pod: str, container: str, log: bytes) -> None:
         key = _key(workload_id, generation, pod, container)
         self.client.put_object(Bucket=self.bucket, Key=key, Body=gzip.compress(log, mtime=0))
+
+    def put_if_absent(
+        self, workload_id: str, generation: int, pod: str, container: str, log: bytes
+    ) -> None:
+        key, body = _key(workload_id, generation, pod, container), gzip.compress(log, mtime=0)
+        try:
+            self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfNoneMatch="*")
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _PRESENT:
+                raise
 
     def list(self, workload_id: str) -> list[str]:
         prefix = f"logs/{workload_id}/"

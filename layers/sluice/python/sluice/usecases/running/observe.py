@@ -219,6 +219,7 @@ class Observe:
         due = self.periodic(name, records, seen)
         self.migrate.tidy(cluster)
         self.count_nodes(name, cluster, seen, now)
+        self.archive_remaining(cluster, seen, now)
         return due
 
     def hear_warnings(
@@ -322,29 +323,50 @@ class Observe:
         self.archived[key] = None
         while len(self.archived) > REMEMBERED:
             del self.archived[next(iter(self.archived))]
+        complete = False
         try:
-            self.copy_logs(cluster, workload, seen)
+            complete = self.copy_logs(cluster, workload, seen)
         except Exception as error:  # noqa: BLE001 - nobody asks a thread of the pool how it went
             self.troubles.append(error)
-        finally:
+        if complete:
             self.archiving.pop(key, None)
+        else:
+            self.archived.pop(key, None)  # `archive_remaining` tries again
 
-    def copy_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> None:
+    def copy_logs(self, cluster: Cluster, workload: Workload, seen: Seen) -> bool:
+        """Whether nothing more can be read; False after an error that may pass.
+
+        A log that cannot be read is replaced by a note, unless an earlier observer has archived
+        it: two observers may copy the same logs, and the pod may be deleted in between.
+        """
+        complete = True
         for pod in seen.pods_of(workload.id, workload.generation):
             for container in pod["spec"]["containers"]:
+                where = (
+                    *(workload.id, workload.generation),
+                    *(pod["metadata"]["name"], container["name"]),
+                )
                 try:
                     log = log_of(cluster, pod, container["name"])
                 except ClusterError as error:
                     self.troubles.append(error)
-                    log = f"(the log could not be read: {error})\n".encode()
-                if log:
-                    self.archive.put(
-                        workload.id,
-                        workload.generation,
-                        pod["metadata"]["name"],
-                        container["name"],
-                        log,
-                    )
+                    complete = complete and error.status == NOT_FOUND
+                    note = f"(the log could not be read: {error})\n".encode()
+                    self.archive.put_if_absent(*where, note)
+                else:
+                    if log:
+                        self.archive.put(*where, log)
+        return complete
+
+    def archive_remaining(self, cluster: Cluster, seen: Seen, now: int) -> None:
+        """Try the logs again that could not be read, until their Jobs have ended long ago."""
+        remaining = [key for key in list(self.archiving) if key not in self.archived]
+        for key in remaining:
+            if self.archiving.get(key, now) < now - RECENT_MS:
+                self.archiving.pop(key, None)
+        for workload in self.workloads.get_many(dict.fromkeys(i for i, _ in remaining)):
+            if (workload.id, workload.generation) in remaining:
+                self.pool.submit(self.archive_logs, cluster, workload, seen)
 
     def keep_last_words(self, cluster: Cluster, pods: Sequence[Document]) -> None:
         """What runs that are stopped have printed: when they are told to end, and once they have.
