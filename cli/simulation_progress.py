@@ -13,7 +13,7 @@ from sluice.simulation.curve import Curve
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sluice.simulation.outcome import Moment
+    from sluice.simulation.outcome import ProgressSample
     from sluice.simulation.scenario import Scenario
 
 _QUIET_SECONDS = 2.0
@@ -37,7 +37,7 @@ class Progress:
         self._moments = 0
         self._live = sys.stderr.isatty()
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: ProgressSample) -> None:
         self.pending.step(moment.at_ms, moment.pending)
         for resource, amount in moment.in_use.items():
             self.in_use.setdefault(resource, Curve()).step(moment.at_ms, amount)
@@ -46,7 +46,7 @@ class Progress:
             self._due = now + (_SECONDS_BETWEEN_REFRESHES if self._live else _SECONDS_BETWEEN_LINES)
             self._tell(moment)
 
-    def _tell(self, moment: Moment) -> None:
+    def _tell(self, moment: ProgressSample) -> None:
         line = (
             f"{self.scenario.name}: {moment.at_ms / 1000:,.1f} s of virtual time, "
             f"{moment.admissions:,} of {len(self.scenario.jobs):,} admitted, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from sluice.core.scheduling.fairness import MAX_SHARE
+from sluice.core.scheduling.dominant_share import MAX_SHARE
 
 from cli.app import pass_app
 from cli.figures import amounts, span

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from sluice.core.config.kueue_objects import ConfigObjects
 from sluice.core.config.model import ResourceQuota
-from sluice.core.config.objects import ConfigObjects
 from sluice.simulation.engine import Simulation
 from sluice.simulation.load import Load, LoadClass
 from sluice.simulation.report import report

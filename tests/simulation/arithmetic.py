@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sluice.core.config.model import Assignment, Cohort, ResourceQuota, Workload
-from sluice.core.config.objects import ConfigObjects
-from sluice.simulation.outcome import Outcome
+from sluice.core.config.kueue_objects import ConfigObjects
+from sluice.core.config.model import Assignment, Cohort, ResourceQuota, WorkloadInfo
+from sluice.simulation.outcome import SimulationResult
 
 Cell = tuple[str, str]
 Usage = Mapping[str, Mapping[Cell, int]]
@@ -88,7 +88,7 @@ class Tree:
         return found
 
 
-def charge(workload: Workload, assignment: Assignment) -> dict[Cell, int]:
+def charge(workload: WorkloadInfo, assignment: Assignment) -> dict[Cell, int]:
     """What an admitted workload counts for, per (flavor, resource)."""
     cells: dict[Cell, int] = {}
     for pods, assigned in zip(workload.pod_sets, assignment.pod_sets, strict=True):
@@ -98,7 +98,7 @@ def charge(workload: Workload, assignment: Assignment) -> dict[Cell, int]:
     return cells
 
 
-def usage_over_time(outcome: Outcome) -> Iterator[tuple[int, dict[str, dict[Cell, int]]]]:
+def usage_over_time(outcome: SimulationResult) -> Iterator[tuple[int, dict[str, dict[Cell, int]]]]:
     """Usage per ClusterQueue after each instant at which it changed, from what was reported."""
     ends: dict[str, list[int]] = {}
     for job, at_ms in outcome.finished:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 from sluice.simulation.curve import Curve, blocks
-from sluice.simulation.outcome import Moment
+from sluice.simulation.outcome import ProgressSample
 from sluice.simulation.scenario import parse_scenario
 
 from cli.main import sluice
@@ -264,7 +264,7 @@ def test_progress_is_told_only_when_it_takes_long(capsys: pytest.CaptureFixture[
     progress = Progress(scenario, clock=lambda: next(seconds))
 
     for number in range(4 * 64):
-        progress(Moment(number, 1, 7, {"cpu": 1}))
+        progress(ProgressSample(number, 1, 7, {"cpu": 1}))
 
     lines = capsys.readouterr().err.splitlines()
     assert lines == [

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from sluice.core.config.document import DocumentError
+from sluice.core.config.kueue_objects import parse_objects
 from sluice.core.config.model import (
     FungibilityChoice,
     QueueingStrategy,
@@ -13,7 +14,6 @@ from sluice.core.config.model import (
     TaintEffect,
     Toleration,
 )
-from sluice.core.config.objects import parse_objects
 from sluice.core.values.quantity import (
     format_quantity,
     parse_decimal,

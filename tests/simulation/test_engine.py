@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sluice.simulation.engine import Simulation
-from sluice.simulation.outcome import Moment
+from sluice.simulation.outcome import ProgressSample
 from sluice.simulation.report import distribution, report, utilisation
 from sluice.simulation.scenario import parse_scenario
 
@@ -208,7 +208,7 @@ def test_what_is_being_committed_when_the_run_is_cut_off_waits_and_says_until_wh
 
 
 def test_a_watcher_sees_who_waits_for_a_commit() -> None:
-    moments: list[Moment] = []
+    moments: list[ProgressSample] = []
     scenario = parse_scenario(documents(ONE, waiting("w", "q", cpu=1), passes=None), "x")
 
     Simulation(scenario, watch=moments.append, commit_latency_ms=5_000).run()
@@ -289,7 +289,7 @@ def test_equal_input_gives_equal_bytes() -> None:
 
 
 def test_a_watcher_sees_time_go_by() -> None:
-    moments: list[Moment] = []
+    moments: list[ProgressSample] = []
     scenario = parse_scenario(
         documents(ONE, *(lasting(f"w{i}", "q", "1s", cpu=1) for i in range(3)), passes=None), "x"
     )

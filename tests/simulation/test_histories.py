@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sluice.simulation.engine import Simulation
-from sluice.simulation.outcome import Outcome
+from sluice.simulation.outcome import SimulationResult
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
 
@@ -95,7 +95,7 @@ def files(draw: st.DrawFn) -> list[Json]:
     return documents(*parts, passes=None, **scenario)
 
 
-def run(case: list[Json], latency_ms: int) -> tuple[Scenario, Outcome]:
+def run(case: list[Json], latency_ms: int) -> tuple[Scenario, SimulationResult]:
     scenario = parse_scenario(case, "history")
     return scenario, Simulation(scenario, commit_latency_ms=latency_ms).run()
 

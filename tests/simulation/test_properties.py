@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sluice.core.config.model import Aging, Assignment, PodSetAssignment, Policy, QueueingStrategy
 from sluice.simulation.engine import Simulation
 from sluice.simulation.job import Job
-from sluice.simulation.outcome import Outcome
+from sluice.simulation.outcome import SimulationResult
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
 
@@ -92,7 +92,7 @@ def histories(draw: st.DrawFn) -> list[Json]:
     return documents(*parts, *draw(work(queues)), passes=None, **spec)
 
 
-def run(case: list[Json], latency_ms: int) -> tuple[Scenario, Outcome]:
+def run(case: list[Json], latency_ms: int) -> tuple[Scenario, SimulationResult]:
     scenario = parse_scenario(case, "history")
     return scenario, Simulation(scenario, commit_latency_ms=latency_ms).run()
 
@@ -111,13 +111,13 @@ def test_every_history_keeps_what_we_promise(case: list[Json], latency: int) -> 
     evictions_are_bounded(scenario, outcome)
 
 
-def quota_is_never_exceeded(tree: Tree, outcome: Outcome) -> None:
+def quota_is_never_exceeded(tree: Tree, outcome: SimulationResult) -> None:
     """At no node and no time."""
     for instant, used in usage_over_time(outcome):
         assert tree.exceeded(used) == [], f"at {instant} ms"
 
 
-def nothing_is_lost(scenario: Scenario, outcome: Outcome) -> None:
+def nothing_is_lost(scenario: Scenario, outcome: SimulationResult) -> None:
     """Everybody has finished or waits, and every admission ended in a finish or an eviction."""
     finished = [job.workload.id for job, _ in outcome.finished]
     pending = [job.workload.id for job, _ in outcome.pending]
@@ -125,7 +125,7 @@ def nothing_is_lost(scenario: Scenario, outcome: Outcome) -> None:
     assert len(outcome.admitted) == len(finished) + len(outcome.preempted)
 
 
-def whoever_could_run_did(scenario: Scenario, tree: Tree, outcome: Outcome) -> None:
+def whoever_could_run_did(scenario: Scenario, tree: Tree, outcome: SimulationResult) -> None:
     """All runtimes are finite, so the tree is empty at the end.
 
     Whoever still waits is too large for it even at the smallest size, or stands in a strict queue
@@ -141,7 +141,7 @@ def whoever_could_run_did(scenario: Scenario, tree: Tree, outcome: Outcome) -> N
             assert len(fitting) < len(waiting_here)
 
 
-def evictions_are_bounded(scenario: Scenario, outcome: Outcome) -> None:
+def evictions_are_bounded(scenario: Scenario, outcome: SimulationResult) -> None:
     """Nobody is evicted more often than others can arrive or come back to do it."""
     times = Counter(one.step.victim for one in outcome.preempted)
     assert max(times.values(), default=0) < 3 * len(scenario.jobs)

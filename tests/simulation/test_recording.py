@@ -10,17 +10,17 @@ from click.testing import CliRunner
 from sluice.core.clusters.capacity import Closure
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
+from sluice.core.config.kueue_objects import ConfigObjects, parse_objects
 from sluice.core.config.model import (
     AdmissionFairSharing,
     Assignment,
     Policy,
-    Workload,
+    WorkloadInfo,
 )
 from sluice.core.config.model import PodSetAssignment as Assigned
-from sluice.core.config.objects import ConfigObjects, parse_objects
 from sluice.core.lifecycle.record import State
-from sluice.core.passes.cycle import Cycle, Gathered
+from sluice.core.passes.admission_cycle import CycleInput, CyclePlan
 from sluice.core.passes.recording import (
     Snapshot,
     decide,
@@ -31,7 +31,7 @@ from sluice.core.passes.recording import (
     record,
     snapshot_digest,
 )
-from sluice.core.scheduling.usage import PastUse, Start
+from sluice.core.scheduling.past_usage import PastUsage, UsageStart
 from sluice.core.values.plain import canonical, from_plain, to_plain
 from sluice.core.values.reasons import Reason
 
@@ -54,9 +54,9 @@ def snapshot() -> Snapshot:
     ended = admitted("ended", state=State.FINISHED, cq="b")
     ended = replace(ended, reservation=replace(ended.reservation, cq="b"))
     late = a_workload("late", options={"deadlines": {"max_pending_seconds": 1}}, created_at=0)
-    account = PastUse(7, {"cpu": 1500.5}, {"cpu": 1000}, (Start(1, 2, {"cpu": 1000}),))
+    account = PastUsage(7, {"cpu": 1500.5}, {"cpu": 1000}, (UsageStart(1, 2, {"cpu": 1000}),))
     closed = {"od": Closure(Reason.INSUFFICIENT_INSTANCE, "sold out", NOW)}
-    gathered = Gathered(
+    gathered = CycleInput(
         root="team",
         usage={"a": {"spot|cpu": 1000}, "b": {"spot|cpu": 1000}},
         releasing=[ended],
@@ -141,7 +141,7 @@ def test_a_changed_recording_is_refused(change: Any, message: str) -> None:
 )
 def test_a_value_that_does_not_fit_names_its_path(value: Json, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        from_plain(Workload, value)
+        from_plain(WorkloadInfo, value)
 
 
 def test_fields_at_their_default_are_left_out() -> None:
@@ -159,7 +159,7 @@ def test_only_the_objects_of_one_root_are_recorded() -> None:
         local_queue("ns/out", "out"),
     )
     objects = parse_objects(parts[:-1])
-    catalog = Catalog(
+    catalog = QueueCatalog(
         flavors=objects.resource_flavors,
         cohorts=objects.cohorts,
         cluster_queues=objects.cluster_queues,
@@ -198,7 +198,7 @@ def test_the_command_says_that_the_plan_came_out_again(tmp_path: Path) -> None:
 def test_the_command_names_the_differences(tmp_path: Path) -> None:
     # A pass that decided nothing is recorded for a snapshot in which somebody fits.
     path = tmp_path / "pass.json"
-    path.write_text(record(snapshot(), Cycle((), (), (), {})).text)
+    path.write_text(record(snapshot(), CyclePlan((), (), (), {})).text)
 
     result = CliRunner().invoke(sluice, ["replay", str(path)])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import State, after
-from sluice.core.scheduling.usage import PastUse, Start
+from sluice.core.scheduling.past_usage import PastUsage, UsageStart
 from sluice.ports import MAX_CHANGES, CatalogEdit, Commit, Committed, LedgerState
 
 from tests.contract.aws.builders import CQ, NOW, ROOT, a_reservation, a_workload
@@ -179,8 +179,8 @@ def test_what_budgets_have_spent_is_kept_with_the_quota(ports: Ports) -> None:
 
 
 def test_past_use_is_kept_until_a_commit_ends_it(ports: Ports) -> None:
-    start = Start(NOW - 10, NOW, {"cpu": 2000})
-    use = PastUse(NOW, {"cpu": 0.12345678901234567, "memory": 2.0**34}, {"cpu": 2000}, (start,))
+    start = UsageStart(NOW - 10, NOW, {"cpu": 2000})
+    use = PastUsage(NOW, {"cpu": 0.12345678901234567, "memory": 2.0**34}, {"cpu": 2000}, (start,))
     ledger = ports.ledgers.read(ROOT)
     assert ports.ledgers.commit(Commit(ledger, USAGE, (), {}, NOW, {"team/x": use})).done
 

@@ -19,10 +19,10 @@ from sluice.core.clusters.fallback import (
     reclaims,
 )
 from sluice.core.clusters.fleet import Site
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import Policy, ResourceFlavor
 from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
-from sluice.core.passes.cycle import Cycle, Gathered, decide
+from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
 from sluice.core.values.reasons import Reason
 
 from tests.unit.capacity.builders import NOW
@@ -61,15 +61,15 @@ def flavors_for(workload: Workload, closed: Any = None) -> tuple[str, ...] | Non
     return choose(workload, QUEUE, market(closed), {}).flavors
 
 
-def cycle(*waiting: Workload, **fields: Any) -> Cycle:
-    catalog = Catalog(flavors=FLAVORS, cluster_queues=[QUEUE])
+def cycle(*waiting: Workload, **fields: Any) -> CyclePlan:
+    catalog = QueueCatalog(flavors=FLAVORS, cluster_queues=[QUEUE])
     known = fields.pop("market", market())
     sites = [Site(name, frozenset(KINDS)) for name in known.offers]
-    gathered = Gathered("research", {}, (), waiting, (), known, sites, NOW)
+    gathered = CycleInput("research", {}, (), waiting, (), known, sites, NOW)
     return decide(catalog, gathered, Policy())
 
 
-def where(made: Cycle) -> dict[str, str]:
+def where(made: CyclePlan) -> dict[str, str]:
     return {
         step.change.before.id: step.change.set["reservation"].pod_sets[0].flavors["cpu"]
         for step in made.admitted

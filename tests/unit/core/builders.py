@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import (
     Assignment,
     ClusterQueue,
@@ -12,8 +12,8 @@ from sluice.core.config.model import (
     FlavorQuotas,
     Holding,
     LocalQueue,
-    PodSet,
     PodSetAssignment,
+    PodSetInfo,
     Policy,
     Preemption,
     QueueingStrategy,
@@ -22,9 +22,9 @@ from sluice.core.config.model import (
     ResourceGroup,
     ResourceQuota,
     WithinClusterQueue,
-    Workload,
+    WorkloadInfo,
 )
-from sluice.core.scheduling.admission import Scheduler
+from sluice.core.scheduling.scheduler import Scheduler
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000_000_000
@@ -78,13 +78,13 @@ def a_workload(
     min_count: int | None = None,
     queued: int = 0,
     **fields: Any,
-) -> Workload:
+) -> WorkloadInfo:
     """`cpu` cores per pod; `queued` seconds after the epoch of the tests."""
-    pod_sets = fields.pop("pod_sets", (PodSet("main", count, {"cpu": cpu * 1000}, min_count),))
-    return Workload(name, queue, pod_sets, queued_at_ms=queued * 1000, **fields)
+    pod_sets = fields.pop("pod_sets", (PodSetInfo("main", count, {"cpu": cpu * 1000}, min_count),))
+    return WorkloadInfo(name, queue, pod_sets, queued_at_ms=queued * 1000, **fields)
 
 
-def running(workload: Workload, *, since: int = 0, flavor: str = "default") -> Holding:
+def running(workload: WorkloadInfo, *, since: int = 0, flavor: str = "default") -> Holding:
     """A holding of all pods in one flavor, since so many seconds after the epoch of the tests."""
     assigned = tuple(
         PodSetAssignment(each.name, each.count, dict.fromkeys(each.requests, flavor))
@@ -107,7 +107,7 @@ def a_scheduler(
     for resource_group in groups:
         for flavor in resource_group.flavors:
             flavors.setdefault(flavor.name, ResourceFlavor(flavor.name))
-    catalog = Catalog(
+    catalog = QueueCatalog(
         flavors=flavors.values(),
         cohorts=cohorts,
         cluster_queues=queues,

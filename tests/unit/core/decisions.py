@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
 from sluice.core.config.budget import Budget
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import (
     AdmissionFairSharing,
     Aging,
@@ -19,6 +19,7 @@ from sluice.core.config.model import (
     FlavorQuotas,
     Holding,
     LocalQueue,
+    PodSetInfo,
     Policy,
     Preemption,
     QueueingStrategy,
@@ -27,10 +28,9 @@ from sluice.core.config.model import (
     ResourceGroup,
     ResourceQuota,
     WithinClusterQueue,
-    Workload,
+    WorkloadInfo,
 )
 from sluice.core.config.model import Assignment as Assigned
-from sluice.core.config.model import PodSet as Pods
 from sluice.core.config.model import PodSetAssignment as AssignedPods
 from sluice.core.lifecycle.record import (
     Intent,
@@ -42,8 +42,8 @@ from sluice.core.lifecycle.record import (
 )
 from sluice.core.lifecycle.record import Workload as Record
 from sluice.core.lifecycle.reservations import held_by
-from sluice.core.passes.cycle import Cycle, Gathered, decide
-from sluice.core.scheduling.admission import Plan, Scheduler
+from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
+from sluice.core.scheduling.scheduler import Plan, Scheduler
 
 WORLDS = 30
 GROUPS = {("cpu", "memory"): ("spot", "on-demand", "arm"), ("gpu",): ("a100", "l4", "t4")}
@@ -59,7 +59,7 @@ POLICIES = (
 NOW = 1_000_000
 
 
-def catalog(dice: random.Random) -> Catalog:
+def catalog(dice: random.Random) -> QueueCatalog:
     """One root with two cohorts below; every queue has all flavors, caps and two LocalQueues."""
     names = [f"{dice.choice('abcdefgh')}{n}" for n in range(5)]
 
@@ -86,7 +86,7 @@ def catalog(dice: random.Random) -> Catalog:
         )
         for name in names
     ]
-    return Catalog(
+    return QueueCatalog(
         flavors=[ResourceFlavor(name) for name in FLAVORS],
         cohorts=[Cohort("left", "root"), Cohort("right", "root")],
         cluster_queues=queues,
@@ -123,10 +123,10 @@ def scheduled(dice: random.Random) -> Iterator[Plan | tuple[object, ...]]:
     prices = dict.fromkeys(FLAVORS, 10_000_000)
     for number in range(40):
         name, wanted = dice.choice(names), pods(dice)
-        workload = Workload(
+        workload = WorkloadInfo(
             f"{dice.choice('klmnop')}{number}",
             name,
-            tuple(Pods(*each) for each in wanted),
+            tuple(PodSetInfo(*each) for each in wanted),
             priority=dice.randint(0, 2),
             queued_at_ms=NOW - 1000 * dice.randint(0, 5),
             local_queue=f"{name}/{dice.choice('xy')}",
@@ -147,7 +147,7 @@ def scheduled(dice: random.Random) -> Iterator[Plan | tuple[object, ...]]:
     yield tuple(scheduler.why(each) for each in scheduler.waiting_ids())
 
 
-def recorded(dice: random.Random, queues: Catalog) -> Gathered:
+def recorded(dice: random.Random, queues: QueueCatalog) -> CycleInput:
     """Records below the root: clusters, victims that stop for others, budgets."""
     names = list(queues.cluster_queues)
     sites = [
@@ -194,7 +194,7 @@ def recorded(dice: random.Random, queues: Catalog) -> Gathered:
         cells = usage.setdefault(holder.cq, {})
         for key, amount in held_by(holder).items():
             cells[key] = cells.get(key, 0) + amount
-    return Gathered(
+    return CycleInput(
         root="root",
         usage=usage,
         releasing=[holder for holder in holders if holder.gone],
@@ -206,7 +206,7 @@ def recorded(dice: random.Random, queues: Catalog) -> Gathered:
     )
 
 
-def cycled(dice: random.Random) -> Cycle:
+def cycled(dice: random.Random) -> CyclePlan:
     """A cycle over such records."""
     queues = catalog(dice)
     return decide(queues, recorded(dice, queues), dice.choice(POLICIES), of_all=True)

@@ -10,13 +10,13 @@ from sluice.core.config.model import (
     CheckState,
     Gate,
     LocalQueue,
-    PodSet,
+    PodSetInfo,
     Policy,
     Preemption,
     StopPolicy,
 )
-from sluice.core.passes.cycle import run, schedule
-from sluice.core.scheduling.admission import Scheduler
+from sluice.core.passes.admission_cycle import run, schedule
+from sluice.core.scheduling.scheduler import Scheduler
 from sluice.core.values.reasons import Reason
 
 from tests.unit.core.builders import (
@@ -335,7 +335,7 @@ def test_without_a_namespace_selector_no_namespace_is_admitted() -> None:
 
 
 def test_a_request_for_an_undeclared_resource_blocks_unless_it_is_ignored() -> None:
-    pods = (PodSet("main", 1, {"cpu": 1000, "gpu": 1}),)
+    pods = (PodSetInfo("main", 1, {"cpu": 1000, "gpu": 1}),)
     for ignore, expected in ((False, []), (True, ["w"])):
         scheduler = a_scheduler(a_queue("q", 4), policy=Policy(ignore_undeclared=ignore))
         scheduler.enqueue(a_workload("w", "q", pod_sets=pods))

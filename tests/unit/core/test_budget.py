@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from sluice.core.config.budget import Budget
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import LocalQueue, Policy, ResourceFlavor
-from sluice.core.scheduling.admission import Scheduler
+from sluice.core.scheduling.scheduler import Scheduler
 from sluice.core.values.reasons import Reason
 
 from tests.unit.core.builders import HOUR_MS, a_queue, a_workload, admitted, group, quota
@@ -22,7 +22,7 @@ PRICED: dict[str, Any] = {
 
 
 def a_scheduler_with(budget: Budget) -> Scheduler:
-    catalog = Catalog(
+    catalog = QueueCatalog(
         flavors=[ResourceFlavor("default")],
         cluster_queues=[a_queue("q", 99)],
         local_queues=[LocalQueue("ns/l", "q")],
@@ -97,7 +97,7 @@ def test_without_a_maximum_run_time_the_budget_assumes_one() -> None:
 
 def test_a_budget_that_cannot_pay_one_flavor_is_spent_on_a_cheaper_one() -> None:
     flavors = ("on-demand", "spot")
-    catalog = Catalog(
+    catalog = QueueCatalog(
         flavors=[ResourceFlavor(name) for name in flavors],
         cluster_queues=[
             a_queue("q", resource_groups=(group(on_demand=quota(9), spot=quota(1)),)),

@@ -7,14 +7,14 @@ from sluice.core.config.model import (
     FairPreemptionStrategy,
     FairSharing,
     FlavorQuotas,
-    PodSet,
+    PodSetInfo,
     Policy,
     Preemption,
     ReclaimWithinCohort,
     ResourceGroup,
     ResourceQuota,
 )
-from sluice.core.scheduling.fairness import MAX_SHARE
+from sluice.core.scheduling.dominant_share import MAX_SHARE
 
 from tests.unit.core.builders import (
     NOW_MS,
@@ -58,7 +58,7 @@ def test_the_share_is_that_of_the_most_borrowed_resource(
         a_queue("q", cohort="c", resource_groups=cpu_and_gpu(2, 5), fair_weight_milli=weight_milli),
         a_queue("lender", cohort="c", resource_groups=cpu_and_gpu(8, 5)),
     )
-    pods = (PodSet("main", 1, {"cpu": cpu * 1000, "gpu": gpu}),)
+    pods = (PodSetInfo("main", 1, {"cpu": cpu * 1000, "gpu": gpu}),)
     scheduler.hold(running(a_workload("running", "q", pod_sets=pods)))
 
     assert scheduler.share("q") == expected

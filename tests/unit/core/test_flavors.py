@@ -9,7 +9,7 @@ from sluice.core.config.model import (
     FungibilityChoice,
     FungibilityPreference,
     LabelRequirement,
-    PodSet,
+    PodSetInfo,
     Preemption,
     ReclaimWithinCohort,
     ResourceFlavor,
@@ -50,9 +50,9 @@ SPOT = ResourceFlavor(
 TOLERATES = (Toleration("spot", "Equal", "true", TaintEffect.NO_SCHEDULE),)
 
 
-def pods(**fields: object) -> PodSet:
+def pods(**fields: object) -> PodSetInfo:
     fields.setdefault("tolerations", TOLERATES)
-    return PodSet("main", 1, {"cpu": 1000}, **fields)  # type: ignore[arg-type]
+    return PodSetInfo("main", 1, {"cpu": 1000}, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def pods(**fields: object) -> PodSet:
         pods(flavors=("other", "spot")),
     ],
 )
-def test_pods_match_a_flavor_by_its_own_labels_and_taints(pod_set: PodSet) -> None:
+def test_pods_match_a_flavor_by_its_own_labels_and_taints(pod_set: PodSetInfo) -> None:
     assert mismatch(pod_set, SPOT, "spot") is None
 
 
@@ -88,7 +88,7 @@ def test_pods_match_a_flavor_by_its_own_labels_and_taints(pod_set: PodSet) -> No
         pods(flavors=("on-demand",)),
     ],
 )
-def test_pods_that_contradict_a_flavor_do_not_get_it(pod_set: PodSet) -> None:
+def test_pods_that_contradict_a_flavor_do_not_get_it(pod_set: PodSetInfo) -> None:
     assert mismatch(pod_set, SPOT, "spot")
 
 
@@ -218,7 +218,7 @@ def test_resources_of_a_group_share_a_flavor_and_groups_choose_apart() -> None:
         ResourceGroup(("gpu",), (quotas("t4", gpu=0), quotas("a100", gpu=4))),
     )
     scheduler = a_scheduler(a_queue("q", resource_groups=groups))
-    pod_set = PodSet("main", 2, {"cpu": 1000, "memory": 20, "gpu": 1})
+    pod_set = PodSetInfo("main", 2, {"cpu": 1000, "memory": 20, "gpu": 1})
     scheduler.enqueue(a_workload("w", "q", pod_sets=(pod_set,)))
 
     (admission,) = scheduler.run_pass(NOW_MS).admissions
@@ -230,7 +230,7 @@ def test_resources_of_a_group_share_a_flavor_and_groups_choose_apart() -> None:
 def test_pod_sets_of_one_workload_count_together() -> None:
     groups = (group(one=quota(3), two=quota(3)),)
     scheduler = a_scheduler(a_queue("q", resource_groups=groups))
-    both = tuple(PodSet(name, 1, {"cpu": 2000}) for name in ("driver", "worker"))
+    both = tuple(PodSetInfo(name, 1, {"cpu": 2000}) for name in ("driver", "worker"))
     scheduler.enqueue(a_workload("w", "q", pod_sets=both))
 
     (admission,) = scheduler.run_pass(NOW_MS).admissions
@@ -263,7 +263,9 @@ def test_a_check_limited_to_flavors_concerns_only_those_who_use_one() -> None:
 )
 def test_slack_is_given_up_in_proportion(room: int, counts: tuple[int, ...]) -> None:
     scheduler = a_scheduler(a_queue("q", room))
-    sets = tuple(PodSet(f"s{n}", 5, {"cpu": 1000}, least) for n, least in enumerate((3, 4, 1, 2)))
+    sets = tuple(
+        PodSetInfo(f"s{n}", 5, {"cpu": 1000}, least) for n, least in enumerate((3, 4, 1, 2))
+    )
     scheduler.enqueue(a_workload("in", "q", pod_sets=sets))
 
     admissions = scheduler.run_pass(NOW_MS).admissions

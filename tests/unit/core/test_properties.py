@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import (
     Aging,
     BorrowWithinCohort,
@@ -20,10 +20,10 @@ from sluice.core.config.model import (
     ReclaimWithinCohort,
     ResourceFlavor,
     WithinClusterQueue,
-    Workload,
+    WorkloadInfo,
 )
-from sluice.core.scheduling.admission import Plan, Scheduler
 from sluice.core.scheduling.quota import QuotaTree
+from sluice.core.scheduling.scheduler import Plan, Scheduler
 
 from tests.unit.core.builders import (
     RECLAIM_ANY,
@@ -57,9 +57,9 @@ def preemptions(draw: st.DrawFn, *, fair: bool) -> Preemption:
 class World:
     """A catalog, its policy, and work that may be submitted to it."""
 
-    catalog: Catalog
+    catalog: QueueCatalog
     policy: Policy
-    workloads: dict[str, Workload] = field(default_factory=dict)
+    workloads: dict[str, WorkloadInfo] = field(default_factory=dict)
 
     def scheduler(self) -> Scheduler:
         return Scheduler(self.catalog, "c0", self.policy)
@@ -93,7 +93,7 @@ def worlds(draw: st.DrawFn, *, most: int = 12) -> World:
         for n in range(draw(st.integers(1, 4)))
     ]
     world = World(
-        Catalog(
+        QueueCatalog(
             flavors=[ResourceFlavor(f) for f in flavors], cohorts=cohorts, cluster_queues=queues
         ),
         Policy(fair_sharing=FairSharing(draw(st.sampled_from(STRATEGIES))) if fair else None),
@@ -291,7 +291,7 @@ def test_fair_sharing_converges_to_the_weights(
         for n, weight in enumerate(weights)
     ]
     world = World(
-        Catalog(
+        QueueCatalog(
             flavors=[ResourceFlavor("default")],
             cohorts=[a_cohort("c0", nominal=quota(capacity))],
             cluster_queues=queues,
@@ -327,7 +327,7 @@ def test_under_aging_a_large_workload_does_not_starve(
     arrivals: list[tuple[int, int]], size: int
 ) -> None:
     """Small urgent work arrives for ever; each runs for three ticks of a second."""
-    catalog = Catalog(flavors=[ResourceFlavor("default")], cluster_queues=[a_queue("q", 6)])
+    catalog = QueueCatalog(flavors=[ResourceFlavor("default")], cluster_queues=[a_queue("q", 6)])
     aging = Aging(interval_ms=1_000, reserve_after_ms=5_000)
     scheduler = Scheduler(catalog, "q", Policy(aging=aging))
     scheduler.enqueue(a_workload("large", "q", size, queued=0, priority=-5))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import ResourceFlavor
 from sluice.core.scheduling.quota import QuotaTree
 
@@ -155,7 +155,7 @@ def trees(draw: st.DrawFn) -> tuple[list[Node], QuotaTree, dict[int, int]]:
         if node.parent is not None:
             nodes[node.parent].children.append(n)
     groups = [group(default=quota(each.nominal, each.borrowing, each.lending)) for each in nodes]
-    catalog = Catalog(
+    catalog = QueueCatalog(
         flavors=[ResourceFlavor("default")],
         cohorts=[
             a_cohort(

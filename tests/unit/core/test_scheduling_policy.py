@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.document import DocumentError
 from sluice.core.config.model import (
     AdmissionFairSharing,
@@ -101,7 +101,7 @@ def test_a_root_follows_its_own_policy_and_the_rest_the_one_for_all() -> None:
 
 
 def test_a_policy_that_nobody_follows_is_a_problem() -> None:
-    catalog = Catalog(cluster_queues=[a_queue("red", cohort=None)])
+    catalog = QueueCatalog(cluster_queues=[a_queue("red", cohort=None)])
     found = [
         parse(document("b", rootCohort="red")),
         parse(document("c", rootCohort="red")),

@@ -1,7 +1,7 @@
 """How much a manifest needs: Kubernetes' arithmetic of pods, Kueue's of Jobs."""
 
 import pytest
-from sluice.core.config.requests import pod_requests
+from sluice.core.config.pod_requests import pod_requests
 
 from tests.unit.submission.builders import (
     a_container,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sluice.core.clusters.fleet import SILENT_MS, cost
 from sluice.core.config.document import DocumentError
-from sluice.core.config.objects import parse_objects
+from sluice.core.config.kueue_objects import parse_objects
 from sluice.core.lifecycle.record import State, Workload
-from sluice.core.passes.cycle import decide
+from sluice.core.passes.admission_cycle import decide
 from sluice.ports import CatalogEdit
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import beat

@@ -23,7 +23,7 @@ from sluice.core.migrations.interruption import Notice
 from sluice.core.migrations.leftovers import Stored
 from sluice.core.migrations.losses import Loss
 from sluice.core.migrations.migration import Advance, Migration
-from sluice.core.scheduling.usage import PastUse
+from sluice.core.scheduling.past_usage import PastUsage
 
 Document = dict[str, Any]
 Usage = dict[str, dict[str, int]]
@@ -93,7 +93,7 @@ class LedgerState:
     version: int
     limits: int
     usage: Usage
-    past: Mapping[str, PastUse] | None = None
+    past: Mapping[str, PastUsage] | None = None
     spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
@@ -110,7 +110,7 @@ class Commit:
     changes: tuple[Change, ...]
     audit: Mapping[str, Any]
     now: int
-    past: Mapping[str, PastUse] | None = None
+    past: Mapping[str, PastUsage] | None = None
     spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.workload_items import update_of
-from sluice.core.scheduling.usage import PastUse
+from sluice.core.scheduling.past_usage import PastUsage
 from sluice.core.values.plain import from_plain, to_plain
 from sluice.ports import Commit, Committed, LedgerState
 
@@ -146,10 +146,10 @@ class DynamoDBLedgers:
         return [{"Update": ledger}, {"ConditionCheck": limits}, {"Put": audit}, *updates]
 
 
-def _accounts(past: Mapping[str, Any] | None) -> dict[str, PastUse] | None:
+def _accounts(past: Mapping[str, Any] | None) -> dict[str, PastUsage] | None:
     if past is None:
         return None
-    return {queue: from_plain(PastUse, account, queue) for queue, account in past.items()}
+    return {queue: from_plain(PastUsage, account, queue) for queue, account in past.items()}
 
 
 def _refused(commit: Commit, reasons: list[str]) -> Committed:

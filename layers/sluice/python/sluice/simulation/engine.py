@@ -13,18 +13,18 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from sluice.core.config.model import Holding, PreemptionReason
-from sluice.simulation.agenda import Agenda, Rank
-from sluice.simulation.asking import Asking
-from sluice.simulation.closing import read_off
-from sluice.simulation.outcome import Admitted, Moment, Outcome, Preempted
+from sluice.simulation.event_queue import EventQueue, EventRank
+from sluice.simulation.outcome import AdmittedJob, PreemptedJob, ProgressSample, SimulationResult
+from sluice.simulation.queued_view import QueuedView
 from sluice.simulation.queueing import Queueing
 from sluice.simulation.roots import Roots
-from sluice.simulation.stays import Stays
+from sluice.simulation.running import RunningJobs
+from sluice.simulation.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sluice.core.scheduling.admission import Plan
+    from sluice.core.scheduling.scheduler import Plan
     from sluice.simulation.roots import Root
     from sluice.simulation.scenario import Scenario
 
@@ -43,16 +43,16 @@ class Simulation:
         commit_latency_ms: int = 0,
         until_ms: int | None = None,
         cpu_clock: Callable[[], float] = float,
-        watch: Callable[[Moment], None] | None = None,
+        watch: Callable[[ProgressSample], None] | None = None,
     ) -> None:
         self._scenario, self._until_ms = scenario, until_ms
         self._latency_ms, self._clock, self._watch = commit_latency_ms, cpu_clock, watch
         self._catalog = catalog = scenario.catalog()
-        self._agenda, self._outcome = agenda, outcome = Agenda(), Outcome()
+        self._agenda, self._outcome = agenda, outcome = EventQueue(), SimulationResult()
         self._roots = roots = Roots(scenario, catalog)
-        asking = Asking.of(catalog, scenario.installation)
+        asking = QueuedView.of(catalog, scenario.installation)
         self._queueing = queueing = Queueing(scenario, asking, agenda, roots, outcome)
-        self._stays = Stays(scenario, catalog, agenda, roots, queueing, outcome)
+        self._stays = RunningJobs(scenario, catalog, agenda, roots, queueing, outcome)
         # Those still to come, the next one last; sorting is stable, so listing order breaks ties.
         self._to_come = sorted(
             (job for job in reversed(scenario.jobs) if job.holds is None),
@@ -60,7 +60,7 @@ class Simulation:
             reverse=True,
         )
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationResult:
         """Runs to the end and says what happened.
 
         Raises NeverAtRestError when evictions at one instant go round in circles.
@@ -90,7 +90,7 @@ class Simulation:
         if self._stays.running or self._queueing.waiting:
             self._outcome.makespan_ms = now_ms
         self._stays.cut_off(now_ms)
-        read_off(self._outcome, self._catalog, roots, self._queueing, now_ms)
+        summarize(self._outcome, self._catalog, roots, self._queueing, now_ms)
         return self._outcome
 
     def _begin(self) -> None:
@@ -153,7 +153,7 @@ class Simulation:
         commit = partial(self._commit, root, plan, unfinished)
         if self._latency_ms and writes:
             root.committing, root.commits_at_ms = plan, now_ms + self._latency_ms
-            self._agenda.at(root.commits_at_ms, Rank.COMMIT, commit)
+            self._agenda.at(root.commits_at_ms, EventRank.COMMIT, commit)
         else:
             commit(now_ms)
 
@@ -162,7 +162,9 @@ class Simulation:
         if at_ms is not None and at_ms != root.wakes_at_ms:
             root.wakes_at_ms = at_ms
             wake = partial(self._wake, root)
-            self._agenda.at(at_ms - self._scenario.start_ms, Rank.WAKE, wake, root.no_more_wakes)
+            self._agenda.at(
+                at_ms - self._scenario.start_ms, EventRank.WAKE, wake, root.no_more_wakes
+            )
 
     def _wake(self, root: Root, _now_ms: int) -> None:
         self._roots.call(root)
@@ -175,13 +177,13 @@ class Simulation:
             self._queueing.leave(job, root)
             self._outcome.waits_ms.setdefault(admission.workload, now_ms - job.arrives_ms)
             cluster = self._queueing.asking.where.get(admission.workload, "")
-            self._outcome.admitted.append(Admitted(job, admission.assignment, now_ms, cluster))
+            self._outcome.admitted.append(AdmittedJob(job, admission.assignment, now_ms, cluster))
             self._stays.start(job, admission.assignment, now_ms)
         for step in plan.preemptions:
             if not self._stays.evict(step.victim, root, now_ms):
                 continue  # it finished while the eviction was being committed
             if step.reason is not PreemptionReason.QUEUE_DRAINED:
-                self._outcome.preempted.append(Preempted(step, now_ms))
+                self._outcome.preempted.append(PreemptedJob(step, now_ms))
         self._note_peak()
         if unfinished or root.releases or root.arrivals:
             self._roots.call(root)
@@ -190,4 +192,4 @@ class Simulation:
     def _show(self, now_ms: int) -> None:
         if self._watch is not None:
             admissions, pending = len(self._outcome.admitted), len(self._queueing.waiting)
-            self._watch(Moment(now_ms, admissions, pending, self._stays.in_use))
+            self._watch(ProgressSample(now_ms, admissions, pending, self._stays.in_use))

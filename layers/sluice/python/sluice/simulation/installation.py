@@ -18,18 +18,18 @@ from sluice.core.config import scheduling_policy
 from sluice.core.config.document import Fields, Flaw
 from sluice.core.config.model import BUDGET_CHECK, CheckState
 from sluice.core.config.scheduling_policy import Policies, SchedulingPolicy, policies
-from sluice.core.passes import spending
+from sluice.core.passes import budget_charges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sluice.core.clusters.cluster_spec import ClusterSpec
     from sluice.core.config.budget import Budget
-    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.catalog import QueueCatalog
+    from sluice.core.config.kueue_objects import ConfigObjects
     from sluice.core.config.model import ResourceFlavor
-    from sluice.core.config.objects import ConfigObjects
 
-KINDS: Final = (scheduling_policy.KIND, spending.KIND, cluster_spec.KIND)
+KINDS: Final = (scheduling_policy.KIND, budget_charges.KIND, cluster_spec.KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,14 @@ def read_installation(
     return Installation(
         policies=policies(stated) if stated else None,
         stated=stated,
-        budgets=tuple(found[spending.KIND].values()),
+        budgets=tuple(found[budget_charges.KIND].values()),
         clusters=found[cluster_spec.KIND],
     )
 
 
 _READERS: Final[Mapping[str, Callable[[Fields], Any]]] = {
     scheduling_policy.KIND: scheduling_policy.read,
-    spending.KIND: spending.read,
+    budget_charges.KIND: budget_charges.read,
     cluster_spec.KIND: cluster_spec.read,
 }
 
@@ -143,12 +143,12 @@ def of_scenario(installation: Installation, spec: Fields, objects: ConfigObjects
     return replace(installation, answers=answers, labels=labels)
 
 
-def problems(installation: Installation, catalog: Catalog) -> Iterator[Flaw]:
+def problems(installation: Installation, catalog: QueueCatalog) -> Iterator[Flaw]:
     """What of it names something that there is not."""
     for problem in scheduling_policy.problems(installation.stated, catalog):
         yield Flaw(f"{problem.kind} {problem.name}", problem.field, problem.message)
     for problem in catalog.problems:
-        if problem.kind == spending.KIND:
+        if problem.kind == budget_charges.KIND:
             yield Flaw(f"{problem.kind} {problem.name}", problem.field, problem.message)
     for name, spec in installation.clusters.items():
         for flavor in spec.flavors:

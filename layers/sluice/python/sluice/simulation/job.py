@@ -9,13 +9,13 @@ from sluice.core.lifecycle.record import PodSet, State
 from sluice.core.lifecycle.record import Workload as Submitted
 
 if TYPE_CHECKING:
-    from sluice.core.config.model import Assignment, Workload
+    from sluice.core.config.model import Assignment, WorkloadInfo
 
 NAMESPACE: Final = "default"  # of work that names no LocalQueue
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
+class InitialHolding:
     """Quota that a workload holds when the scenario starts."""
 
     since_ms: int
@@ -35,10 +35,10 @@ class Job:
     there is no more room; each takes the runtime. `fails` says how it ends by itself.
     """
 
-    workload: Workload
+    workload: WorkloadInfo
     arrives_ms: int = 0
     runtime_ms: int | None = None
-    holds: Holds | None = None
+    holds: InitialHolding | None = None
     group: str | None = None
     wishes: Submitted | None = None
     indexes: int | None = None

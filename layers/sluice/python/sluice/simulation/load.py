@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.config.kueue_objects import read_preemption
 from sluice.core.config.model import (
     ClusterQueue,
     FlavorQuotas,
-    PodSet,
+    PodSetInfo,
     Preemption,
     QueueingStrategy,
     ResourceGroup,
     ResourceQuota,
-    Workload,
+    WorkloadInfo,
 )
-from sluice.core.config.objects import read_preemption
 from sluice.simulation.job import Job
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ class Load:
         sequence = 0
         for queue in self.cluster_queues():
             for one in self.classes:
-                template = Workload(
+                template = WorkloadInfo(
                     id="",
                     cluster_queue=queue.name,
-                    pod_sets=(PodSet("main", 1, one.requests, node_selector=_NOTHING),),
+                    pod_sets=(PodSetInfo("main", 1, one.requests, node_selector=_NOTHING),),
                     priority=one.priority,
                     min_run_ms=self.min_run_ms,
                     cost_microusd_per_hour=_NOTHING,

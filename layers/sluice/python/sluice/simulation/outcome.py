@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sluice.core.config.model import Assignment
-    from sluice.core.scheduling.admission import PreemptionStep, Refusal
+    from sluice.core.scheduling.scheduler import PreemptionStep, Refusal
     from sluice.simulation.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedJob:
     """An admission of this run; `at_ms` is when it took effect."""
 
     job: Job
@@ -24,7 +24,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedJob:
     """The end of a job that did not end by itself, in the words of `ls` and `why`."""
 
     job: Job
@@ -35,7 +35,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetState:
     """A budget's present window at the end; micro-dollars."""
 
     name: str
@@ -44,7 +44,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Preempted:
+class PreemptedJob:
     """A victim, its preemptor and the reason."""
 
     step: PreemptionStep
@@ -52,7 +52,7 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class QuotaNodeState:
     """A ClusterQueue or Cohort at the end; cells are (flavor, resource), amounts base units."""
 
     name: str
@@ -63,7 +63,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ProgressSample:
     """How things stand after a pass; `in_use` is what running workloads use, in base units."""
 
     at_ms: int
@@ -73,7 +73,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationResult:
     """Everything that a report needs.
 
     `useful` is, per resource, amount times milliseconds of all runs that finished or still run at
@@ -81,16 +81,16 @@ class Outcome:
     first admission; `passes` those of the root that made the most.
     """
 
-    admitted: list[Admitted] = field(default_factory=list)
-    preempted: list[Preempted] = field(default_factory=list)
+    admitted: list[AdmittedJob] = field(default_factory=list)
+    preempted: list[PreemptedJob] = field(default_factory=list)
     finished: list[tuple[Job, int]] = field(default_factory=list)
     pending: list[tuple[Job, Refusal]] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
-    budgets: list[Account] = field(default_factory=list)
+    ended: list[EndedJob] = field(default_factory=list)
+    budgets: list[BudgetState] = field(default_factory=list)
     waits_ms: dict[str, int] = field(default_factory=dict)
     useful: dict[str, int] = field(default_factory=dict)
-    cluster_queues: list[Node] = field(default_factory=list)
-    cohorts: list[Node] = field(default_factory=list)
+    cluster_queues: list[QuotaNodeState] = field(default_factory=list)
+    cohorts: list[QuotaNodeState] = field(default_factory=list)
     passes: int = 0
     end_ms: int = 0
     makespan_ms: int = 0

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import dependencies, pending_policy
 from sluice.core.lifecycle.record import TERMINAL, Change, State, after
-from sluice.core.passes import cycle
+from sluice.core.passes import admission_cycle
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.reasons import Reason
-from sluice.simulation.agenda import Rank
-from sluice.simulation.outcome import Ended
+from sluice.simulation.event_queue import EventRank
+from sluice.simulation.outcome import EndedJob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.core.config.model import Workload
+    from sluice.core.config.model import WorkloadInfo
     from sluice.core.lifecycle.record import Workload as Submitted
-    from sluice.core.scheduling.admission import Plan
-    from sluice.simulation.agenda import Agenda
-    from sluice.simulation.asking import Asking
+    from sluice.core.scheduling.scheduler import Plan
+    from sluice.simulation.event_queue import EventQueue
     from sluice.simulation.job import Job
-    from sluice.simulation.outcome import Outcome
+    from sluice.simulation.outcome import SimulationResult
+    from sluice.simulation.queued_view import QueuedView
     from sluice.simulation.roots import Root, Roots
     from sluice.simulation.scenario import Scenario
 
@@ -37,13 +37,13 @@ class Queueing:
     """
 
     scenario: Scenario
-    asking: Asking
-    agenda: Agenda
+    asking: QueuedView
+    agenda: EventQueue
     roots: Roots
-    outcome: Outcome
+    outcome: SimulationResult
     waiting: dict[str, None] = field(default_factory=dict)
     records: dict[str, Submitted] = field(default_factory=dict)
-    seen: dict[str, Workload] = field(default_factory=dict)
+    seen: dict[str, WorkloadInfo] = field(default_factory=dict)
     outside: dict[str, Refusal] = field(default_factory=dict)
     _blocked: dict[str, Job] = field(default_factory=dict)
     _jobs: dict[str, Job] = field(init=False)
@@ -91,7 +91,7 @@ class Queueing:
         """Keeps a job out of its queue until then; None: for ever."""
         self.outside[job.workload.id] = refusal
         if back_ms is not None:
-            self.agenda.at(back_ms, Rank.WAKE, partial(self._come_back, job))
+            self.agenda.at(back_ms, EventRank.WAKE, partial(self._come_back, job))
 
     def _come_back(self, job: Job, now_ms: int) -> None:
         del self.outside[job.workload.id]
@@ -126,13 +126,13 @@ class Queueing:
         if record.state in TERMINAL:
             reason = record.reason
             self.outcome.ended.append(
-                Ended(job, now_ms, record.state.value, reason["code"], reason["message"])
+                EndedJob(job, now_ms, record.state.value, reason["code"], reason["message"])
             )
 
     def _review_at(self, at_ms: int, job: Job, generation: int) -> None:
         """Time makes something else of a waiting job, as long as its generation is this one."""
         review = partial(self._review, job, generation)
-        self.agenda.at(at_ms, Rank.WAKE, review, partial(self._has_moved_on, job, generation))
+        self.agenda.at(at_ms, EventRank.WAKE, review, partial(self._has_moved_on, job, generation))
 
     def _has_moved_on(self, job: Job, generation: int) -> bool:
         waits = job.workload.id in self.waiting
@@ -147,7 +147,11 @@ class Queueing:
                 self._review_at(root.commits_at_ms, job, generation)
             return
         record = self.record(job)
-        changes = [cycle.expiry(record, now).change] if cycle.is_late(record, now) else []
+        changes = (
+            [admission_cycle.expiry(record, now).change]
+            if admission_cycle.is_late(record, now)
+            else []
+        )
         if not changes and all(each.id != name for each in root.arrivals):
             changes = list(pending_policy.steps([record], {name: root.scheduler.why(name)}, now))
         for change in changes:
@@ -169,7 +173,7 @@ class Queueing:
             job.workload.id, job.wishes or job.record(self.scenario.start_ms)
         )
 
-    def as_seen(self, job: Job, now_ms: int) -> Workload:
+    def as_seen(self, job: Job, now_ms: int) -> WorkloadInfo:
         """The job in the scheduler's eyes at this moment."""
         if self.plain(job):
             return job.workload

@@ -10,11 +10,11 @@ from sluice.core.values.quantity import format_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sluice.simulation.outcome import Admitted, Node, Outcome
+    from sluice.simulation.outcome import AdmittedJob, QuotaNodeState, SimulationResult
     from sluice.simulation.scenario import Scenario
 
 
-def report(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
+def report(scenario: Scenario, outcome: SimulationResult) -> dict[str, Any]:
     """The JSON document of one run; times in seconds, quantities in Kubernetes' canonical text."""
     return {
         "scenario": scenario.name,
@@ -51,7 +51,7 @@ def report(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
     } | _installation(outcome)
 
 
-def _installation(outcome: Outcome) -> dict[str, Any]:
+def _installation(outcome: SimulationResult) -> dict[str, Any]:
     """What there is to say only where more than queues takes part."""
     told: dict[str, Any] = {}
     if outcome.ended:
@@ -78,7 +78,7 @@ def _installation(outcome: Outcome) -> dict[str, Any]:
     return told
 
 
-def _admitted(one: Admitted) -> dict[str, Any]:
+def _admitted(one: AdmittedJob) -> dict[str, Any]:
     return {
         "workload": one.job.workload.id,
         "clusterQueue": one.job.workload.cluster_queue,
@@ -90,7 +90,7 @@ def _admitted(one: Admitted) -> dict[str, Any]:
     } | ({"cluster": one.cluster} if one.cluster else {})
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: QuotaNodeState) -> dict[str, Any]:
     value, resource = node.share
     return {
         "name": node.name,
@@ -109,7 +109,7 @@ def _quantities(cells: Mapping[tuple[str, str], int]) -> dict[str, dict[str, str
     return by_flavor
 
 
-def _summary(scenario: Scenario, outcome: Outcome) -> dict[str, Any]:
+def _summary(scenario: Scenario, outcome: SimulationResult) -> dict[str, Any]:
     admissions = len(outcome.admitted)
     return {
         "workloads": len(scenario.jobs),
@@ -134,7 +134,7 @@ def utilisation(useful: int, capacity: int, makespan_ms: int) -> float:
     return round(float(Fraction(useful, capacity * makespan_ms)), 4)
 
 
-def _waits(scenario: Scenario, outcome: Outcome) -> dict[str, dict[str, float]]:
+def _waits(scenario: Scenario, outcome: SimulationResult) -> dict[str, dict[str, float]]:
     """Waiting times of all admitted workloads, and of each class of a Load."""
     by_group: dict[str, list[int]] = {"all": []}
     for job in scenario.jobs:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sluice.core.scheduling.admission import Plan, Refusal, Scheduler
+from sluice.core.scheduling.scheduler import Plan, Refusal, Scheduler
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.core.config.catalog import Catalog
-    from sluice.core.config.model import Workload
+    from sluice.core.config.catalog import QueueCatalog
+    from sluice.core.config.model import WorkloadInfo
     from sluice.simulation.scenario import Scenario
 
 # More passes of one root at one instant than this for each of its workloads are a loop.
@@ -31,7 +31,7 @@ class Root:
     name: str
     scheduler: Scheduler
     releases: list[tuple[str, int]] = field(default_factory=list)
-    arrivals: list[Workload] = field(default_factory=list)
+    arrivals: list[WorkloadInfo] = field(default_factory=list)
     evicted: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     workloads: int = 0
@@ -83,7 +83,7 @@ class Root:
 class Roots:
     """All roots of a scenario; `ready` are those that are to pass now, in that order."""
 
-    def __init__(self, scenario: Scenario, catalog: Catalog) -> None:
+    def __init__(self, scenario: Scenario, catalog: QueueCatalog) -> None:
         self._passes = scenario.passes
         self.all = {
             name: Root(name, Scheduler(catalog, name, scenario.policy_of(name)))

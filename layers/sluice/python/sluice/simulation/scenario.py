@@ -6,18 +6,18 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.document import DocumentError, Fields, Flaw
+from sluice.core.config.kueue_objects import ConfigObjects, describe, read_objects
 from sluice.core.config.model import (
     Assignment,
     ClusterQueue,
-    PodSet,
     PodSetAssignment,
+    PodSetInfo,
     Policy,
     ResourceFlavor,
-    Workload,
+    WorkloadInfo,
 )
-from sluice.core.config.objects import ConfigObjects, describe, read_objects
 from sluice.core.config.scheduling_policy import (
     SAVE_VICTIMS_MS,
     read_admission_fair_sharing,
@@ -30,9 +30,9 @@ from sluice.core.lifecycle import options as workload_options
 from sluice.simulation import installation as installed
 from sluice.simulation.expectation import Expectation, read_expectation
 from sluice.simulation.installation import Installation, read_installation
-from sluice.simulation.job import Holds, Job
+from sluice.simulation.job import InitialHolding, Job
 from sluice.simulation.load import Load, read_load
-from sluice.simulation.notices import notices
+from sluice.simulation.unsupported_fields import list_unsupported_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -73,10 +73,10 @@ class Scenario:
         stated = self.installation.policies
         return SAVE_VICTIMS_MS if stated is None else stated.save_victims_ms(root)
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> QueueCatalog:
         """The file's queues; what checks answer counts only if the Scenario says it."""
         objects, installation = self.objects, self.installation
-        return Catalog(
+        return QueueCatalog(
             flavors=objects.resource_flavors,
             cohorts=objects.cohorts,
             cluster_queues=objects.cluster_queues,
@@ -151,7 +151,7 @@ def parse_scenario(documents: Iterable[Any], default_name: str) -> Scenario:
 def _told(scenario: Scenario, labelled: Iterable[tuple[str, Any]]) -> Scenario:
     """With notices; queues select every namespace where nobody says what labels there are."""
     labels, answers = scenario.installation.labels, scenario.installation.answers
-    told = notices(
+    told = list_unsupported_fields(
         labelled,
         answered=answers is not None,
         namespaces=labels is not None,
@@ -284,7 +284,7 @@ class _ScenarioReader:
             fields.wrong("array", "an array has one pod set; leave out the others")
         if len({one.name for one in pod_sets}) < len(pod_sets):
             fields.wrong("podSets", "two pod sets have the same name")
-        workload = Workload(
+        workload = WorkloadInfo(
             id=fields.name("name", required=True),
             cluster_queue=self._cluster_queue(fields, local_queue),
             local_queue=local_queue or None,
@@ -363,7 +363,7 @@ class _ScenarioReader:
             fields.wrong("localQueue", f"{local_queue} points to {target!r}, which does not exist")
         return target
 
-    def _holds(self, fields: Fields, workload: Workload, start_ms: int) -> Holds:
+    def _holds(self, fields: Fields, workload: WorkloadInfo, start_ms: int) -> InitialHolding:
         holds = fields.map("holds")
         if fields.duration("arrivesAfter", 0):
             fields.wrong("arrivesAfter", "what holds quota is there from the start; remove one")
@@ -390,7 +390,7 @@ class _ScenarioReader:
         saved_ms = holds.instant("checkpointAt") if holds.has("checkpointAt") else None
         holds.ignore("checkpointAt")
         holds.close()
-        return Holds(since_ms, Assignment(tuple(assignments)), saved_ms)
+        return InitialHolding(since_ms, Assignment(tuple(assignments)), saved_ms)
 
 
 def _provided(queue: ClusterQueue | None) -> set[tuple[str, str]]:
@@ -403,7 +403,7 @@ def _provided(queue: ClusterQueue | None) -> set[tuple[str, str]]:
     }
 
 
-def _pod_set(fields: Fields, together: int | None) -> PodSet:
+def _pod_set(fields: Fields, together: int | None) -> PodSetInfo:
     """`together` is how many pods of an array run at once; None: it is no array."""
     count = fields.integer("count", together or 1, minimum=1, required=together is None)
     if together and count != together:
@@ -411,7 +411,7 @@ def _pod_set(fields: Fields, together: int | None) -> PodSet:
     min_count = fields.integer("minCount", count, minimum=1) if fields.has("minCount") else None
     if min_count is not None and min_count > count:
         fields.wrong("minCount", f"{min_count} exceeds the count of {count}")
-    pod_set = PodSet(
+    pod_set = PodSetInfo(
         name=fields.name("name", required=True),
         count=count,
         min_count=min_count,

@@ -11,11 +11,11 @@ from sluice.core.clusters.cluster_spec import ClusterSpec
 from sluice.core.clusters.cluster_spec import read as read_cluster
 from sluice.core.clusters.fallback import Market, kinds_of
 from sluice.core.config import scheduling_policy
-from sluice.core.config.catalog import Catalog, Problem
+from sluice.core.config.catalog import Problem, QueueCatalog
 from sluice.core.config.document import Fields
-from sluice.core.config.objects import parse_objects
+from sluice.core.config.kueue_objects import parse_objects
 from sluice.core.config.scheduling_policy import Policies
-from sluice.core.passes import spending
+from sluice.core.passes import budget_charges
 from sluice.ports import CatalogSnapshot
 
 QUEUEING_KINDS = (
@@ -32,7 +32,7 @@ QUEUEING_KINDS = (
 class Configured:
     """`problems` are those of the policies; the queues' own stand in their catalog."""
 
-    queues: Catalog
+    queues: QueueCatalog
     policies: Policies
     problems: tuple[Problem, ...] = ()
 
@@ -101,14 +101,14 @@ def _parsed(keyed: _Keyed) -> Configured:
         document for kind in QUEUEING_KINDS for document in keyed.snapshot.of(kind).values()
     ]
     objects = parse_objects(documents)
-    queues = Catalog(
+    queues = QueueCatalog(
         flavors=objects.resource_flavors,
         cohorts=objects.cohorts,
         cluster_queues=objects.cluster_queues,
         local_queues=objects.local_queues,
         priority_classes=objects.priority_classes,
         admission_checks=objects.admission_checks,
-        budgets=map(spending.parse, keyed.snapshot.of(spending.KIND).values()),
+        budgets=map(budget_charges.parse, keyed.snapshot.of(budget_charges.KIND).values()),
     )
     found = [
         scheduling_policy.parse(document)

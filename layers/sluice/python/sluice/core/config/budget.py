@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sluice.core.config.model import Assignment, Workload
+    from sluice.core.config.model import Assignment, WorkloadInfo
 
 HOUR_MS = 3_600_000
 
@@ -29,12 +29,12 @@ class Budget:
     starts_ms: int = 0
     assumed_run_ms: int = HOUR_MS
 
-    def covers(self, workload: Workload) -> bool:
+    def covers(self, workload: WorkloadInfo) -> bool:
         if self.local_queue is not None:
             return workload.local_queue == self.local_queue
         return workload.cluster_queue == self.cluster_queue
 
-    def expected(self, workload: Workload, per_hour: int) -> int:
+    def expected(self, workload: WorkloadInfo, per_hour: int) -> int:
         """Micro-dollars that a workload is taken to cost."""
         runs_ms = workload.max_runtime_ms or self.assumed_run_ms
         return -(-per_hour * runs_ms // HOUR_MS)
@@ -48,7 +48,7 @@ class Budget:
         return self.starts_ms + (self.window(now_ms) + 1) * self.window_ms
 
 
-def hourly_price(workload: Workload, assignment: Assignment) -> int:
+def hourly_price(workload: WorkloadInfo, assignment: Assignment) -> int:
     """Micro-dollars an hour: the dearest of the assigned flavors, each priced for the whole."""
     prices = workload.cost_microusd_per_hour
     return max((prices.get(flavor, 0) for flavor in assignment.flavors), default=0)
@@ -83,7 +83,7 @@ class Spending:
     _spent: dict[tuple[str, int], int] = field(default_factory=dict)
     _open: dict[str, list[_Charge]] = field(default_factory=dict)
 
-    def of(self, workload: Workload) -> list[Budget]:
+    def of(self, workload: WorkloadInfo) -> list[Budget]:
         return [budget for budget in self.budgets if budget.covers(workload)]
 
     def spent(self, budget: Budget, now_ms: int) -> int:
@@ -104,7 +104,7 @@ class Spending:
         """Sets what the present window has cost so far, without what is charged from now on."""
         self._spent[budget.name, budget.window(now_ms)] = microusd
 
-    def exceeded(self, workload: Workload, now_ms: int) -> dict[str, tuple[Budget, int]]:
+    def exceeded(self, workload: WorkloadInfo, now_ms: int) -> dict[str, tuple[Budget, int]]:
         """The flavors that a budget has not enough left for: flavor → that budget, expected cost.
 
         A workload costs what the dearest of its flavors costs, so each flavor is judged alone.
@@ -118,7 +118,7 @@ class Spending:
                     found.setdefault(flavor, (budget, cost))
         return found
 
-    def charge(self, workload: Workload, assignment: Assignment, now_ms: int) -> None:
+    def charge(self, workload: WorkloadInfo, assignment: Assignment, now_ms: int) -> None:
         """Commits the expected cost of an admission."""
         per_hour = hourly_price(workload, assignment)
         charges = []

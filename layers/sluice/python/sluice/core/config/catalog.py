@@ -38,7 +38,7 @@ class Problem:
         return f"{self.kind} {self.name}: {self.field}: {self.message}"
 
 
-class Catalog:
+class QueueCatalog:
     """All queues, cohorts and flavors of an installation; never changed after construction.
 
     A catalog with problems still works: queues that a problem concerns are inactive where Kueue

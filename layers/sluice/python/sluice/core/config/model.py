@@ -264,7 +264,7 @@ class AdmissionCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class PodSet:
+class PodSetInfo:
     """Equal pods of a workload; `requests` are per pod.
 
     `min_count` None forbids partial admission. `affinity` is the required node affinity: any of
@@ -295,7 +295,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class WorkloadInfo:
     """One unit that is admitted as a whole.
 
     `queued_at_ms` orders it in its queue (creation, or eviction after a readiness timeout);
@@ -308,7 +308,7 @@ class Workload:
 
     id: str
     cluster_queue: str
-    pod_sets: tuple[PodSet, ...]
+    pod_sets: tuple[PodSetInfo, ...]
     priority: int = 0
     queued_at_ms: int = 0
     sequence: int = 0
@@ -353,7 +353,7 @@ class Holding:
     since the later of the two would be lost. `evicting` marks a victim whose pods still run.
     """
 
-    workload: Workload
+    workload: WorkloadInfo
     assignment: Assignment
     since_ms: int
     checkpoint_at_ms: int | None = None

@@ -24,7 +24,7 @@ from sluice.core.config.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.catalog import QueueCatalog
 
 API_VERSION: Final = "sluice.dev/v1"
 KIND: Final = "SchedulingPolicy"
@@ -78,7 +78,7 @@ def policies(found: Iterable[SchedulingPolicy]) -> Policies:
     return Policies({each.root_cohort: each for each in ordered})
 
 
-def problems(found: Iterable[SchedulingPolicy], catalog: Catalog) -> Iterator[Problem]:
+def problems(found: Iterable[SchedulingPolicy], catalog: QueueCatalog) -> Iterator[Problem]:
     """Policies that nobody follows: their root does not exist, or another one is for it."""
     roots, seen = catalog.roots(), dict[str | None, str]()
     for each in sorted(found, key=lambda each: each.name):

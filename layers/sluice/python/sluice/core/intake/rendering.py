@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.config.requests import jobs, parallel_pods
+from sluice.core.config.pod_requests import jobs, parallel_pods
 from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sluice.core.config.requests import pod_requests
+from sluice.core.config.pod_requests import pod_requests
 from sluice.core.intake.rendering import Placement
 from sluice.core.lifecycle.stuck_pods import stuck
 from sluice.core.migrations.compatibility import node_labels

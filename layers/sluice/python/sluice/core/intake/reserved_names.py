@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sluice.core.config.requests import MIN_PARALLELISM
+from sluice.core.config.pod_requests import MIN_PARALLELISM
 from sluice.core.lifecycle.options import ANNOTATIONS
 
 QUEUE_LABELS: Final = ("sluice.dev/queue-name", "kueue.x-k8s.io/queue-name")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.document import Flaw
-from sluice.core.config.requests import MIN_PARALLELISM, PodSet, jobs, pod_sets
+from sluice.core.config.pod_requests import MIN_PARALLELISM, PodSetRequests, jobs, pod_sets
 from sluice.core.config.spec_fields import SpecFields
 from sluice.core.intake import short_form, vetting
 from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
@@ -57,7 +57,7 @@ class Accepted:
     tenant: str
     digest: str
     priority_class: str | None
-    pod_sets: list[PodSet]
+    pod_sets: list[PodSetRequests]
     options: Options
     manifest: str
     created_at: int
@@ -108,7 +108,7 @@ def submission(
         flaws.append(Flaw("", _key_path(body), "must be 1 to 63 of a-z, 0-9 and '-'"))
     name = _name(body, flaws)
     reading = _read(body, tenant, flaws)
-    sets: list[PodSet] = []
+    sets: list[PodSetRequests] = []
     if reading is not None:
         found = vetting.vet(reading.job, tenant, reading.path)
         if not found and not any(flaw.field.startswith("spec.resources.") for flaw in flaws):
@@ -310,7 +310,7 @@ def _key_path(body: Mapping[str, Any]) -> str:
     return "metadata.annotations[sluice.dev/idempotency-key]"
 
 
-def _too_much(sets: Iterable[PodSet], tenant: Tenant, path: str) -> list[Flaw]:
+def _too_much(sets: Iterable[PodSetRequests], tenant: Tenant, path: str) -> list[Flaw]:
     """The tenant's caps on one workload."""
     sets = list(sets)
     pods = sum(one["count"] for one in sets)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.document import Flaw
-from sluice.core.config.requests import jobs
+from sluice.core.config.pod_requests import jobs
 from sluice.core.config.spec_fields import amount
 from sluice.core.config.tenants import matches
 from sluice.core.intake import images, pod_security

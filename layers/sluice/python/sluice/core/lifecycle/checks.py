@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from sluice.core.config import model
-    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.lifecycle.record import Change, Workload
 
 
@@ -60,7 +60,7 @@ def waits_for(workload: Workload) -> str:
     return f"has its quota; waits for admission check {', '.join(left)}"
 
 
-def steps(gated: Iterable[Workload], queues: Catalog, now: int) -> Iterator[Change]:
+def steps(gated: Iterable[Workload], queues: QueueCatalog, now: int) -> Iterator[Change]:
     """What the answers do, as far as they decide; of checks that the queue still has.
 
     Where a queue is stopped what only holds quota gives it back, as in Kueue.
@@ -91,7 +91,7 @@ def steps(gated: Iterable[Workload], queues: Catalog, now: int) -> Iterator[Chan
             yield lifecycle.pass_checks(workload)
 
 
-def _stopped(workload: Workload, queue: model.ClusterQueue, queues: Catalog) -> str | None:
+def _stopped(workload: Workload, queue: model.ClusterQueue, queues: QueueCatalog) -> str | None:
     local = queues.local_queues.get(workload.queue)
     if queue.stop_policy is not StopPolicy.NONE:
         return f"ClusterQueue {queue.name}"

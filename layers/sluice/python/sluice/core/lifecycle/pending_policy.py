@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sluice.core.lifecycle.options import Options
     from sluice.core.lifecycle.record import Change, Workload
-    from sluice.core.scheduling.admission import Refusal
+    from sluice.core.scheduling.scheduler import Refusal
 
 
 class UnknownClass(ValueError):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sluice.core.config.requests import jobs
+from sluice.core.config.pod_requests import jobs
 from sluice.core.lifecycle.record import Workload
 
 Document = Mapping[str, Any]

@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.budget import Budget
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
+from sluice.core.config.kueue_objects import ConfigObjects
 from sluice.core.config.model import Policy
-from sluice.core.config.objects import ConfigObjects
-from sluice.core.passes import cycle
-from sluice.core.passes.cycle import Cycle, Gathered, Step
+from sluice.core.passes import admission_cycle
+from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, LedgerStep
 from sluice.core.values.plain import canonical, digest, digest_of_text, from_plain, to_plain
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ KIND: Final = "RecordedPass"
 class Snapshot:
     """All that one cycle over one root decides on."""
 
-    gathered: Gathered
+    gathered: CycleInput
     policy: Policy
     objects: ConfigObjects
     budgets: tuple[Budget, ...] = ()
@@ -53,7 +53,7 @@ class Recorded:
 
 
 @lru_cache(maxsize=64)
-def objects_below(catalog: Catalog, root: str) -> ConfigObjects:
+def objects_below(catalog: QueueCatalog, root: str) -> ConfigObjects:
     """The part of a catalog that decisions over one root depend on, in the order of names."""
     queues = tuple(
         queue
@@ -88,10 +88,10 @@ def objects_below(catalog: Catalog, root: str) -> ConfigObjects:
     )
 
 
-def decide(snapshot: Snapshot) -> Cycle:
+def decide(snapshot: Snapshot) -> CyclePlan:
     """The cycle again; raises KeyError if the objects have no such root or queue."""
     objects = snapshot.objects
-    catalog = Catalog(
+    catalog = QueueCatalog(
         flavors=objects.resource_flavors,
         cohorts=objects.cohorts,
         cluster_queues=objects.cluster_queues,
@@ -100,10 +100,10 @@ def decide(snapshot: Snapshot) -> Cycle:
         budgets=snapshot.budgets,
         admission_checks=objects.admission_checks,
     )
-    return cycle.decide(catalog, snapshot.gathered, snapshot.policy)
+    return admission_cycle.decide(catalog, snapshot.gathered, snapshot.policy)
 
 
-def plain_plan(decided: Cycle) -> dict[str, Any]:
+def plain_plan(decided: CyclePlan) -> dict[str, Any]:
     """Every change in the order of its commit, as in the audit; not the explanations."""
     return {
         "released": _lines(decided.released),
@@ -119,7 +119,7 @@ def plain_plan(decided: Cycle) -> dict[str, Any]:
     }
 
 
-def _lines(steps: Sequence[Step]) -> list[list[object]]:
+def _lines(steps: Sequence[LedgerStep]) -> list[list[object]]:
     return [step.line for step in steps]
 
 
@@ -128,7 +128,7 @@ def snapshot_digest(snapshot: Snapshot) -> str:
     return digest(to_plain(snapshot))
 
 
-def record(snapshot: Snapshot, decided: Cycle) -> Recorded:
+def record(snapshot: Snapshot, decided: CyclePlan) -> Recorded:
     """The JSON document of a recorded pass; the large part of it is rendered only once."""
     plain, plan = canonical(to_plain(snapshot)), canonical(plain_plan(decided))
     seen = digest_of_text(plain)

@@ -16,43 +16,43 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from sluice.core.config.model import Assignment, PreemptionReason, StopPolicy, WithinClusterQueue
+from sluice.core.scheduling.dominant_share import DominantShares, Tournament
 from sluice.core.scheduling.explanation import blocked_by
-from sluice.core.scheduling.fairness import Shares, Tournament
-from sluice.core.scheduling.flavor_scan import FlavorScans
-from sluice.core.scheduling.flavors import ANY_FLAVOR, Choice, Fit
-from sluice.core.scheduling.lobby import Lobby, Pending
+from sluice.core.scheduling.flavors import NO_RESTRICTIONS, AssignmentMode, FlavorRestrictions
+from sluice.core.scheduling.last_tried_flavor import FlavorScans
+from sluice.core.scheduling.pending_workloads import PendingWorkloads, WaitingPreemptor
 from sluice.core.scheduling.plan import Admission, PreemptionStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sluice.core.config.model import Policy, Workload
-    from sluice.core.scheduling.backlog import Line
-    from sluice.core.scheduling.books import Books
+    from sluice.core.config.model import Policy, WorkloadInfo
+    from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.flavors import Nomination
     from sluice.core.scheduling.nomination import Nominator
     from sluice.core.scheduling.preemption import Target, VictimSearch
+    from sluice.core.scheduling.preemption_history import PreemptionHistory
     from sluice.core.scheduling.quota import Cells
-    from sluice.core.scheduling.waiting import WaitingQueue
-    from sluice.core.scheduling.yielding import Yielding
+    from sluice.core.scheduling.usage_ledger import UsageLedger
+    from sluice.core.scheduling.waiting_queue import WaitingQueue
 
 _order = attrgetter("order")
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class PassContext:
     """What every pass of one root works with.
 
     `wakeups` is a heap of instants at which time alone may change a decision.
     """
 
     policy: Policy
-    books: Books
-    lobby: Lobby
-    shares: Shares
+    ledger: UsageLedger
+    pending: PendingWorkloads
+    shares: DominantShares
     search: VictimSearch
     nominator: Nominator
-    yielding: Yielding
+    history: PreemptionHistory
     scans: FlavorScans = field(default_factory=FlavorScans)
     wakeups: list[int] = field(default_factory=list)
 
@@ -66,8 +66,8 @@ class _Entry:
     """
 
     queue: WaitingQueue
-    line: Line
-    workload: Workload
+    line: EquivalenceClass
+    workload: WorkloadInfo
     nomination: Nomination
     victims: list[Target]
     version: int
@@ -83,17 +83,17 @@ class AdmissionPass:
     whose front was looked at in vain.
     """
 
-    def __init__(self, desk: Desk, now_ms: int) -> None:
-        self._desk = desk
-        self._books = desk.books
-        self._lobby = desk.lobby
-        self._nominator = desk.nominator
+    def __init__(self, context: PassContext, now_ms: int) -> None:
+        self._context = context
+        self._ledger = context.ledger
+        self._pending = context.pending
+        self._nominator = context.nominator
         self._now_ms = now_ms
-        self._number = desk.search.pass_number
+        self._number = context.search.pass_number
         self.admissions: list[Admission] = []
         self.preemptions: list[PreemptionStep] = []
-        self.refused: list[Line] = []
-        self.stood_back: set[Line] = set()  # behind what is reserved for others
+        self.refused: list[EquivalenceClass] = []
+        self.stood_back: set[EquivalenceClass] = set()  # behind what is reserved for others
         self.again = False
         self._closed: set[int] = set()  # queues that are not looked at any more
         self._reservations: list[tuple[WaitingQueue, Cells]] = []  # of blocked heads, this round
@@ -116,22 +116,22 @@ class AdmissionPass:
                 for entry in self._ordered([*heads, *self._blocking]):
                     self._process(entry)
                 self._reservations.clear()
-        if self._stood_back_at not in {None, self._books.version}:
+        if self._stood_back_at not in {None, self._ledger.version}:
             self.again = True
         for node, cells in kept_free:
-            self._books.tree.remove(node, cells)
+            self._ledger.tree.remove(node, cells)
 
     def _drain(self) -> None:
         """Evicts what runs in queues that are stopped for good."""
-        books = self._books
-        draining = [queue for queue in self._lobby.queues.values() if queue.may_drain]
-        found = [held for queue in draining for held in books.holdings.up_to(queue.node, None)]
+        ledger = self._ledger
+        draining = [queue for queue in self._pending.queues.values() if queue.may_drain]
+        found = [held for queue in draining for held in ledger.holdings.up_to(queue.node, None)]
         for held in sorted(found, key=lambda held: held.workload.id):
-            queue = self._lobby.by_node[held.node]
+            queue = self._pending.by_node[held.node]
             local = queue.local_queue(held.workload)
             policies = {queue.config.stop_policy, local.stop_policy if local else StopPolicy.NONE}
             if StopPolicy.HOLD_AND_DRAIN in policies:
-                books.evict(held)
+                ledger.evict(held)
                 reason = PreemptionReason.QUEUE_DRAINED
                 step = PreemptionStep(held.workload.id, queue.config.name, "", reason)
                 self.preemptions.append(step)
@@ -141,45 +141,45 @@ class AdmissionPass:
 
         Says whether one came too late for its deadline, and left what was kept for it to others.
         """
-        books, lobby, given_up = self._books, self._lobby, False
-        for workload_id, pending in [*lobby.pending.items()]:
-            queue, nomination = pending.queue, pending.nomination
-            if self._is_late(pending.workload):
-                del lobby.pending[workload_id]
-                books.give_up_place(workload_id)
-                lobby.expire(pending.workload)
+        ledger, pending, given_up = self._ledger, self._pending, False
+        for workload_id, preemptor in [*pending.preemptors.items()]:
+            queue, nomination = preemptor.queue, preemptor.nomination
+            if self._is_late(preemptor.workload):
+                del pending.preemptors[workload_id]
+                ledger.give_up_place(workload_id)
+                pending.expire(preemptor.workload)
                 given_up = True
-            elif books.fits_now(queue.node, nomination.cells):
-                del lobby.pending[workload_id]
-                books.give_up_place(workload_id)
-                self._admit(queue, pending.workload, nomination)
+            elif ledger.fits_now(queue.node, nomination.cells):
+                del pending.preemptors[workload_id]
+                ledger.give_up_place(workload_id)
+                self._admit(queue, preemptor.workload, nomination)
                 self._served.add(queue.node)
-            elif not books.evicting:
-                del lobby.pending[workload_id]
-                books.give_up_place(workload_id)
-                lobby.enter(pending.workload, parked=False)
+            elif not ledger.evicting:
+                del pending.preemptors[workload_id]
+                ledger.give_up_place(workload_id)
+                pending.enter(preemptor.workload, parked=False)
             elif queue.strict:
                 self._closed.add(queue.node)
         return given_up
 
-    def _is_late(self, workload: Workload) -> bool:
+    def _is_late(self, workload: WorkloadInfo) -> bool:
         return workload.deadline_ms is not None and workload.deadline_ms < self._now_ms
 
     def _wake(self, *, freed: bool) -> None:
         """Has parked lines looked at again after a release, or once a protection has ended."""
-        wakeups = self._desk.wakeups
+        wakeups = self._context.wakeups
         while wakeups and wakeups[0] <= self._now_ms:
             heappop(wakeups)
             freed = True
         if freed:
-            self._lobby.rouse()
-            self._desk.scans.forget()
+            self._pending.rouse()
+            self._context.scans.forget()
 
     def _wake_at_protection_end(self) -> None:
         """Plans another look for when the first protection ends that was in the way."""
-        search = self._desk.search
+        search = self._context.search
         if search.next_end_ms is not None:
-            heappush(self._desk.wakeups, search.next_end_ms)
+            heappush(self._context.wakeups, search.next_end_ms)
             search.next_end_ms = None
 
     def _serve_preemptors(self) -> None:
@@ -187,10 +187,10 @@ class AdmissionPass:
 
         Not before one that could evict it in turn as soon as it runs.
         """
-        lobby = self._lobby
-        waiting: list[tuple[int, tuple[int, int, str], WaitingQueue, Line]] = []
-        for workload_id in lobby.made_room_for:
-            queue = lobby.waiting_in.get(workload_id)
+        pending = self._pending
+        waiting: list[tuple[int, tuple[int, int, str], WaitingQueue, EquivalenceClass]] = []
+        for workload_id in pending.made_room_for:
+            queue = pending.waiting_in.get(workload_id)
             if queue is None or queue.inactive is not None:
                 continue
             line = queue.backlog.waiting[workload_id][4]
@@ -201,13 +201,13 @@ class AdmissionPass:
                 continue
             if front is not None:
                 waiting.append((-line.priority, front[:3], queue, line))
-        lobby.made_room_for.clear()
+        pending.made_room_for.clear()
         for _, _, queue, line in sorted(waiting, key=itemgetter(0, 1)):
             workload = self._eligible(queue, line)
             if workload is None:
                 continue
             entry = self._entry(queue, line, workload)
-            if entry.nomination.fit is Fit.FIT:
+            if entry.nomination.fit is AssignmentMode.FIT:
                 self._process(entry)
 
     def _serve_longest_waiting(self) -> list[tuple[int, Cells]]:
@@ -215,12 +215,12 @@ class AdmissionPass:
 
         Returns what the tree counts for them until the end of the pass.
         """
-        aging = self._desk.policy.aging
+        aging = self._context.policy.aging
         if aging is None or aging.reserve_after_ms is None:
             return []
         latest = self._now_ms - aging.reserve_after_ms
-        waiting: list[tuple[tuple[int, int, str], WaitingQueue, Line]] = []
-        for queue in self._lobby.queues.values():
+        waiting: list[tuple[tuple[int, int, str], WaitingQueue, EquivalenceClass]] = []
+        for queue in self._pending.queues.values():
             fronts = [
                 (front[:3], queue, line)
                 for line in queue.lines.values()
@@ -228,14 +228,14 @@ class AdmissionPass:
             ]
             if fronts:
                 waiting.append(min(fronts, key=itemgetter(0)))
-        tree = self._books.tree
+        tree = self._ledger.tree
         kept: list[tuple[int, Cells]] = []
         for _, queue, line in sorted(waiting, key=itemgetter(0)):
             workload = self._eligible(queue, line)
             if workload is None:
                 continue
             entry = self._entry(queue, line, workload)
-            if entry.nomination.fit is Fit.FIT or entry.victims:
+            if entry.nomination.fit is AssignmentMode.FIT or entry.victims:
                 self._process(entry)
                 continue
             choice = self._choice(queue, workload)
@@ -252,14 +252,14 @@ class AdmissionPass:
         The pass is done once no queue is open. Heads without any chance are set aside at once.
         """
         found = []
-        nodes = sorted(self._lobby.ready - self._closed)
+        nodes = sorted(self._pending.ready - self._closed)
         self._done = not nodes
         served, self._served = self._served, set()
-        fair_sharing = self._desk.policy.fair_sharing is not None
+        fair_sharing = self._context.policy.fair_sharing is not None
         for node in nodes:
             if node in served and not fair_sharing:
                 continue
-            queue = self._lobby.by_node[node]
+            queue = self._pending.by_node[node]
             entry = self._next_entry(queue) if fair_sharing else self._nominate_head(queue)
             if entry is not None:
                 found.append(entry)
@@ -267,7 +267,7 @@ class AdmissionPass:
 
     def _next_entry(self, queue: WaitingQueue) -> _Entry | None:
         """The first head of an open queue that has any chance; None if it has no such head."""
-        while queue.node in self._lobby.ready and queue.node not in self._closed:
+        while queue.node in self._pending.ready and queue.node not in self._closed:
             entry = self._nominate_head(queue)
             if entry is not None:
                 return entry
@@ -275,7 +275,7 @@ class AdmissionPass:
 
     def _nominate_head(self, queue: WaitingQueue) -> _Entry | None:
         """The head of one queue, or None if it has none that could be admitted."""
-        limit = self._desk.policy.heads_per_pass
+        limit = self._context.policy.heads_per_pass
         if limit is not None:
             looked_at = self._looked_at.get(queue.node, 0)
             if looked_at >= limit:
@@ -285,16 +285,16 @@ class AdmissionPass:
             self._looked_at[queue.node] = looked_at + 1
         line = self._head(queue)
         if line is None:
-            self._lobby.settle(queue)
+            self._pending.settle(queue)
             return None
         workload = self._eligible(queue, line)
         if workload is None:
             return None
         entry = self._entry(queue, line, workload)
-        if entry.nomination.fit is Fit.NO_FIT:
+        if entry.nomination.fit is AssignmentMode.NO_FIT:
             self._refuse(entry)
             return None
-        if entry.nomination.fit is Fit.FIT and not self._books.fits_now(
+        if entry.nomination.fit is AssignmentMode.FIT and not self._ledger.fits_now(
             queue.node, entry.nomination.cells
         ):
             # What victims of earlier rounds leave is for those who come first once they are gone.
@@ -302,9 +302,9 @@ class AdmissionPass:
             return None
         return entry
 
-    def _head(self, queue: WaitingQueue) -> Line | None:
+    def _head(self, queue: WaitingQueue) -> EquivalenceClass | None:
         """The line to look at next; a parked one returns only if it is worth another look."""
-        line = queue.head(self._books, self._now_ms)
+        line = queue.head(self._ledger, self._now_ms)
         first = line.entry if line is not None and not queue.by_usage else None
         rousable = queue.backlog.rousable
         while rousable:
@@ -319,9 +319,9 @@ class AdmissionPass:
                 if not queue.by_usage:
                     return roused
             self._wake_at_protection_end()
-        return queue.head(self._books, self._now_ms) if queue.by_usage else line
+        return queue.head(self._ledger, self._now_ms) if queue.by_usage else line
 
-    def _eligible(self, queue: WaitingQueue, line: Line) -> Workload | None:
+    def _eligible(self, queue: WaitingQueue, line: EquivalenceClass) -> WorkloadInfo | None:
         """The front of a line; None if nothing in it can be admitted whatever is free."""
         item = line.front()
         if item is None:
@@ -329,19 +329,19 @@ class AdmissionPass:
             return None
         workload = item[3]
         if self._is_late(workload):
-            self._lobby.expire(workload)
+            self._pending.expire(workload)
             return None
-        if line.limited and blocked_by(self._books, queue, workload) is not None:
+        if line.limited and blocked_by(self._ledger, queue, workload) is not None:
             self._park(queue, line)
             return None
         return workload
 
-    def _entry(self, queue: WaitingQueue, line: Line, workload: Workload) -> _Entry:
+    def _entry(self, queue: WaitingQueue, line: EquivalenceClass, workload: WorkloadInfo) -> _Entry:
         """A head with what it could get now."""
-        choice = ANY_FLAVOR
-        if queue.priced or self._desk.scans:
+        choice = NO_RESTRICTIONS
+        if queue.priced or self._context.scans:
             choice = self._choice(queue, workload)
-        version, search = self._books.version, self._desk.search
+        version, search = self._ledger.version, self._context.search
         before, search.spared_new = search.spared_new, False
         nomination, victims = self._nominator.nominate(
             queue, line.shape, workload, self._now_ms, choice
@@ -354,18 +354,18 @@ class AdmissionPass:
         entry.spared = spared
         return entry
 
-    def _choice(self, queue: WaitingQueue, workload: Workload) -> Choice:
+    def _choice(self, queue: WaitingQueue, workload: WorkloadInfo) -> FlavorRestrictions:
         """Leaves out flavors that a budget cannot pay, and those that were tried just before."""
-        starts = self._desk.scans.starts(workload.id, self._number)
-        over = self._books.spending.exceeded(workload, self._now_ms) if queue.priced else {}
+        starts = self._context.scans.starts(workload.id, self._number)
+        over = self._ledger.spending.exceeded(workload, self._now_ms) if queue.priced else {}
         for budget, _ in over.values():
-            heappush(self._desk.wakeups, budget.next_window_ms(self._now_ms))
+            heappush(self._context.wakeups, budget.next_window_ms(self._now_ms))
         if not starts and not over:
-            return ANY_FLAVOR
-        return Choice(starts or ANY_FLAVOR.starts, frozenset(over))
+            return NO_RESTRICTIONS
+        return FlavorRestrictions(starts or NO_RESTRICTIONS.starts, frozenset(over))
 
     def _ordered(self, entries: list[_Entry]) -> Iterable[_Entry]:
-        if self._desk.policy.fair_sharing is not None:
+        if self._context.policy.fair_sharing is not None:
             return self._by_share(entries)
         if len(entries) > 1:
             entries.sort(key=_order)
@@ -373,8 +373,8 @@ class AdmissionPass:
 
     def _by_share(self, entries: list[_Entry]) -> Iterator[_Entry]:
         """Winner after winner; a queue's next head competes as soon as the one before is done."""
-        books = self._books
-        tournament = Tournament(books.tree, self._desk.shares)
+        ledger = self._ledger
+        tournament = Tournament(ledger.tree, self._context.shares)
         heads: dict[int, _Entry] = {}
 
         def enter(entry: _Entry) -> None:
@@ -386,9 +386,9 @@ class AdmissionPass:
         while (node := tournament.winner()) is not None:
             winner = heads.pop(node)
             tournament.withdraw(node)
-            version = books.version
+            version = ledger.version
             yield winner
-            if version != books.version:
+            if version != ledger.version:
                 tournament.touch(node)
                 for target in winner.victims:
                     tournament.touch(target.held.node)
@@ -398,22 +398,22 @@ class AdmissionPass:
 
     def _process(self, entry: _Entry) -> None:
         """Admits, preempts or refuses one nominated head against the state as it is now."""
-        books, queue, workload = self._books, entry.queue, entry.workload
-        if any(target.held.workload.id in books.evicting for target in entry.victims):
+        ledger, queue, workload = self._ledger, entry.queue, entry.workload
+        if any(target.held.workload.id in ledger.evicting for target in entry.victims):
             # As in Kueue, other victims are looked for, but no other flavors.
-            pinned = Choice(pinned=entry.nomination.pod_sets)
+            pinned = FlavorRestrictions(pinned=entry.nomination.pod_sets)
             entry.nomination, entry.victims = self._nominator.nominate(
                 queue, entry.line.shape, workload, self._now_ms, pinned
             )
-            entry.version = books.version
+            entry.version = ledger.version
         nomination = entry.nomination
-        if nomination.fit is not Fit.FIT and not entry.victims:
-            if nomination.fit is not Fit.NO_FIT:
+        if nomination.fit is not AssignmentMode.FIT and not entry.victims:
+            if nomination.fit is not AssignmentMode.NO_FIT:
                 self._reserve(queue, nomination)
             if not entry.stays:
                 self._refuse(entry)
             return
-        if entry.version != books.version and not self._still_fits(entry):
+        if entry.version != ledger.version and not self._still_fits(entry):
             self._lose(entry)
             return
         if self._reservations and self._taken_by_reservation(entry):
@@ -427,21 +427,21 @@ class AdmissionPass:
 
     def _grant(self, entry: _Entry) -> None:
         """Admits a head, or evicts its victims and keeps its place until they are gone."""
-        books, queue, workload = self._books, entry.queue, entry.workload
+        ledger, queue, workload = self._ledger, entry.queue, entry.workload
         nomination = entry.nomination
-        del self._lobby.waiting_in[workload.id]
+        del self._pending.waiting_in[workload.id]
         queue.backlog.discard(workload.id)
         for target in entry.victims:
             victim = target.held.workload
-            books.evict(target.held)
-            self._desk.yielding.note(victim.id, workload.id)
+            ledger.evict(target.held)
+            self._context.history.note(victim.id, workload.id)
             step = PreemptionStep(victim.id, victim.cluster_queue, workload.id, target.reason)
             self.preemptions.append(step)
-        if not entry.victims and books.fits_now(queue.node, nomination.cells):
+        if not entry.victims and ledger.fits_now(queue.node, nomination.cells):
             self._admit(queue, workload, nomination)
             return
-        books.keep_place(workload.id, queue.node, nomination.cells)
-        self._lobby.pending[workload.id] = Pending(queue, workload, nomination)
+        ledger.keep_place(workload.id, queue.node, nomination.cells)
+        self._pending.preemptors[workload.id] = WaitingPreemptor(queue, workload, nomination)
         if queue.strict:
             self._closed.add(queue.node)
 
@@ -459,7 +459,7 @@ class AdmissionPass:
         if self._resumes(entry) or parked:
             self._look_again()
         elif self._stood_back_at is None:
-            self._stood_back_at = self._books.version
+            self._stood_back_at = self._ledger.version
 
     def _lose(self, entry: _Entry) -> None:
         """Another one was faster; the next pass nominates it again, if there is any chance."""
@@ -468,7 +468,7 @@ class AdmissionPass:
             self._park(queue, line)
             return
         if resume := entry.nomination.resume:
-            self._desk.scans.resume(entry.workload.id, resume, self._number)
+            self._context.scans.resume(entry.workload.id, resume, self._number)
         self._close(entry)
 
     def _refuse(self, entry: _Entry) -> None:
@@ -477,13 +477,13 @@ class AdmissionPass:
             self._close(entry)
             return
         self._park(entry.queue, entry.line)
-        if entry.queue.strict and entry.nomination.fit is not Fit.NO_FIT:
+        if entry.queue.strict and entry.nomination.fit is not AssignmentMode.NO_FIT:
             entry.stays = True
             self._blocking.append(entry)
 
     def _resumes(self, entry: _Entry) -> bool:
         """Whether the search for a flavor has somewhere to go on in the next pass."""
-        resume, scans = entry.nomination.resume or {}, self._desk.scans
+        resume, scans = entry.nomination.resume or {}, self._context.scans
         return bool(resume or scans) and scans.resume(entry.workload.id, resume, self._number)
 
     def _close(self, entry: _Entry) -> None:
@@ -498,7 +498,7 @@ class AdmissionPass:
 
     def _still_fits(self, entry: _Entry) -> bool:
         """Whether the nominated cells fit once its victims are gone."""
-        tree = self._books.tree
+        tree = self._ledger.tree
         for target in entry.victims:
             tree.remove(target.held.node, target.held.cells)
         fits = tree.fits(entry.queue.node, entry.nomination.cells)
@@ -511,10 +511,10 @@ class AdmissionPass:
         queue = entry.queue
         others = [(each.node, cells) for each, cells in self._reservations if each is not queue]
         for node, cells in others:
-            self._books.tree.add(node, cells)
+            self._ledger.tree.add(node, cells)
         fits = self._still_fits(entry)
         for node, cells in others:
-            self._books.tree.remove(node, cells)
+            self._ledger.tree.remove(node, cells)
         return not fits
 
     def _reserve(self, queue: WaitingQueue, nomination: Nomination) -> None:
@@ -524,7 +524,7 @@ class AdmissionPass:
         """
         if queue.reclaims_any:
             return
-        tree, node = self._books.tree, queue.node
+        tree, node = self._ledger.tree, queue.node
         cells: list[tuple[int, int]] = []
         for cell, amount in nomination.cells:
             most = amount
@@ -536,18 +536,18 @@ class AdmissionPass:
             cells.append((cell, max(0, min(amount, most))))
         self._reservations.append((queue, tuple(cells)))
 
-    def _park(self, queue: WaitingQueue, line: Line) -> None:
+    def _park(self, queue: WaitingQueue, line: EquivalenceClass) -> None:
         """Sets a refused line aside; a strict queue stops at it instead."""
         self.refused.append(line)
         self._wake_at_protection_end()
         if queue.strict:
             self._closed.add(queue.node)
         else:
-            self._lobby.park(queue, line)
+            self._pending.park(queue, line)
 
-    def _admit(self, queue: WaitingQueue, workload: Workload, nomination: Nomination) -> None:
+    def _admit(self, queue: WaitingQueue, workload: WorkloadInfo, nomination: Nomination) -> None:
         assignment = Assignment(nomination.pod_sets, nomination.level)
-        self._books.count(
+        self._ledger.count(
             queue.node,
             workload,
             assignment,

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sluice.core.config.model import Workload
+    from sluice.core.config.model import WorkloadInfo
     from sluice.core.scheduling.flavors import Shape
 
 # Ordering time, sequence, id, the workload and its line; ids are unique, so the rest is never
 # compared.
-Item: TypeAlias = tuple[int, int, str, "Workload", "Line"]
+QueuedItem: TypeAlias = tuple[int, int, str, "WorkloadInfo", "EquivalenceClass"]
 Position: TypeAlias = tuple[int, int, int, str]
 
 
-class Line:
+class EquivalenceClass:
     """Equal workloads of one queue.
 
     `limited` says that caps, budgets or a stopped LocalQueue may keep them waiting.
@@ -41,22 +41,22 @@ class Line:
         "shape",
     )
 
-    def __init__(self, backlog: Backlog, lane: Lane, shape: Shape, priority: int) -> None:
+    def __init__(self, backlog: Backlog, lane: ClassHeap, shape: Shape, priority: int) -> None:
         self.lane = lane
         self.shape = shape
         self.priority = priority
         self.parked = False
         self.limited = False
-        self.entry: tuple[Position, Line] | None = None
+        self.entry: tuple[Position, EquivalenceClass] | None = None
         self._waiting = backlog.waiting
-        self._early: deque[Item] = deque()
-        self._late: list[Item] = []
+        self._early: deque[QueuedItem] = deque()
+        self._late: list[QueuedItem] = []
 
-    def __lt__(self, other: Line) -> bool:
+    def __lt__(self, other: EquivalenceClass) -> bool:
         """Outdated entries of the order may tie; then any order will do."""
         return False
 
-    def push(self, item: Item) -> None:
+    def push(self, item: QueuedItem) -> None:
         """Adds in order of time; arrivals out of order go through a heap."""
         early = self._early
         if not early or item[:3] > early[-1][:3]:
@@ -64,7 +64,7 @@ class Line:
         else:
             heappush(self._late, item)
 
-    def front(self) -> Item | None:
+    def front(self) -> QueuedItem | None:
         """The first workload that still waits."""
         early, late, waiting = self._early, self._late, self._waiting
         while early:
@@ -82,7 +82,7 @@ class Line:
             return early[0]
         return late[0] if late else None
 
-    def items(self) -> Iterator[Item]:
+    def items(self) -> Iterator[QueuedItem]:
         """All that still wait, in no particular order."""
         for item in (*self._early, *self._late):
             if self._waiting.get(item[2]) is item:
@@ -90,13 +90,13 @@ class Line:
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class ClassHeap:
     """The lines of one LocalQueue where past usage orders LocalQueues, else of a whole queue."""
 
     local_queue: str | None
-    heap: list[tuple[Position, Line]]
+    heap: list[tuple[Position, EquivalenceClass]]
 
-    def head(self) -> tuple[Position, Line] | None:
+    def head(self) -> tuple[Position, EquivalenceClass] | None:
         """The foremost active line with its position."""
         heap = self.heap
         while heap and heap[0][1].entry is not heap[0]:
@@ -110,13 +110,13 @@ class Backlog:
     def __init__(self, rank: Callable[[int, int], int]) -> None:
         """`rank` turns priority and ordering time into the primary sort key."""
         self.rank = rank
-        self.waiting: dict[str, Item] = {}
-        self.lanes: dict[str | None, Lane] = {}
-        self.parked: dict[Line, None] = {}
+        self.waiting: dict[str, QueuedItem] = {}
+        self.lanes: dict[str | None, ClassHeap] = {}
+        self.parked: dict[EquivalenceClass, None] = {}
         # Parked lines to look at again, the foremost last, each with the position of its front.
-        self.rousable: list[tuple[Position, Line]] = []
+        self.rousable: list[tuple[Position, EquivalenceClass]] = []
 
-    def add(self, workload: Workload, line: Line) -> None:
+    def add(self, workload: WorkloadInfo, line: EquivalenceClass) -> None:
         item = (workload.queued_at_ms, workload.sequence, workload.id, workload, line)
         self.waiting[workload.id] = item
         line.push(item)
@@ -135,7 +135,7 @@ class Backlog:
         elif line.parked and self.rousable:
             self.rouse()
 
-    def offer(self, line: Line) -> None:
+    def offer(self, line: EquivalenceClass) -> None:
         """Puts an active line where its front belongs; an empty line leaves the order."""
         position = self.position(line)
         if position is None:
@@ -144,13 +144,13 @@ class Backlog:
         line.entry = (position, line)
         heappush(line.lane.heap, line.entry)
 
-    def park(self, line: Line) -> None:
+    def park(self, line: EquivalenceClass) -> None:
         """Takes a line out of the order until `wake`."""
         line.entry = None
         line.parked = True
         self.parked[line] = None
 
-    def wake(self, line: Line) -> None:
+    def wake(self, line: EquivalenceClass) -> None:
         """Returns a parked line to the order."""
         line.parked = False
         del self.parked[line]
@@ -158,7 +158,7 @@ class Backlog:
 
     def rouse(self) -> None:
         """Has every parked line looked at again, in the order of the queue."""
-        found: list[tuple[Position, Line]] = []
+        found: list[tuple[Position, EquivalenceClass]] = []
         for line in [*self.parked]:
             position = self.position(line)
             if position is None:
@@ -169,19 +169,19 @@ class Backlog:
             found.sort(reverse=True)
         self.rousable = found
 
-    def position(self, line: Line) -> Position | None:
+    def position(self, line: EquivalenceClass) -> Position | None:
         """Where the front of a line stands, or None for an empty line."""
         item = line.front()
         return None if item is None else (self.rank(line.priority, item[0]), *item[:3])
 
-    def head(self, usage: Callable[[str], float] | None) -> Line | None:
+    def head(self, usage: Callable[[str], float] | None) -> EquivalenceClass | None:
         """The line to look at next: least past usage first, then priority and time."""
         if len(self.lanes) == 1:
             (lane,) = self.lanes.values()
             entry = lane.head()
             return None if entry is None else entry[1]
         best: tuple[float, Position] | None = None
-        found: Line | None = None
+        found: EquivalenceClass | None = None
         for lane in self.lanes.values():
             entry = lane.head()
             if entry is None:
@@ -191,7 +191,7 @@ class Backlog:
                 best, found = (weight, entry[0]), entry[1]
         return found
 
-    def ahead_of(self, item: Item) -> tuple[int, str | None]:
+    def ahead_of(self, item: QueuedItem) -> tuple[int, str | None]:
         """How many waiting workloads of the queue come before one, and the first of them."""
         own = (self.rank(item[4].priority, item[0]), *item[:3])
         ahead = [

@@ -12,13 +12,13 @@ from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from sluice.core.config.budget import Budget
-    from sluice.core.config.model import Workload
-    from sluice.core.scheduling.backlog import Line
-    from sluice.core.scheduling.books import Books
-    from sluice.core.scheduling.fairness import Shares
+    from sluice.core.config.model import WorkloadInfo
+    from sluice.core.scheduling.backlog import EquivalenceClass
+    from sluice.core.scheduling.dominant_share import DominantShares
     from sluice.core.scheduling.flavors import FlavorOption, Shape
     from sluice.core.scheduling.quota import QuotaTree
-    from sluice.core.scheduling.waiting import WaitingQueue
+    from sluice.core.scheduling.usage_ledger import UsageLedger
+    from sluice.core.scheduling.waiting_queue import WaitingQueue
 
 _SEVERITY = {
     Reason.COHORT_EXHAUSTED: 0,
@@ -30,13 +30,13 @@ _SEVERITY = {
 
 
 def explain(
-    books: Books,
+    ledger: UsageLedger,
     queue: WaitingQueue,
-    line: Line,
-    workload: Workload,
+    line: EquivalenceClass,
+    workload: WorkloadInfo,
     *,
-    head: Line | None,
-    shares: Shares | None,
+    head: EquivalenceClass | None,
+    shares: DominantShares | None,
     settled: bool,
     now_ms: int,
 ) -> tuple[Reason, str]:
@@ -45,17 +45,17 @@ def explain(
     `head` is the line that the queue would look at next; `shares` is given with fair sharing;
     `settled` says that the last pass kept from it what it needs, or another could decide nothing.
     """
-    blocked = queue.inactive or blocked_by(books, queue, workload)
+    blocked = queue.inactive or blocked_by(ledger, queue, workload)
     if blocked is None:
-        blocked = shortfall(books.now, queue.node, line.shape)
+        blocked = shortfall(ledger.now, queue.node, line.shape)
         if blocked is not None and blocked[0] is Reason.COHORT_EXHAUSTED and shares is not None:
             share = shares.share(queue.node)
             if share.borrowing:
                 text = f"{blocked[1]}, share {share.rounded()} ({share.resource})"
                 blocked = (Reason.LOWER_SHARE, text)
     if blocked is None:
-        blocked = _over_budget(books, queue, line, workload, now_ms)
-    if blocked is None and (first := _who_goes_first(books, queue, line, workload, head)):
+        blocked = _over_budget(ledger, queue, line, workload, now_ms)
+    if blocked is None and (first := _who_goes_first(ledger, queue, line, workload, head)):
         blocked = Reason.BEHIND_HIGHER, first
     if blocked is None and not settled:
         return Reason.PENDING_EVALUATION, "there is room for it; the next pass is to look at it"
@@ -66,10 +66,14 @@ def explain(
 
 
 def _who_goes_first(
-    books: Books, queue: WaitingQueue, line: Line, workload: Workload, head: Line | None
+    ledger: UsageLedger,
+    queue: WaitingQueue,
+    line: EquivalenceClass,
+    workload: WorkloadInfo,
+    head: EquivalenceClass | None,
 ) -> str | None:
     """Who goes before a workload that would fit at this moment; None if nobody in its queue."""
-    future = shortfall(books.tree, queue.node, line.shape)
+    future = shortfall(ledger.tree, queue.node, line.shape)
     if future is not None:
         return f"kept free for a preemptor: {future[1]}"
     if queue.strict and head is not None and head is not line:
@@ -80,7 +84,9 @@ def _who_goes_first(
     return None
 
 
-def blocked_by(books: Books, queue: WaitingQueue, workload: Workload) -> tuple[Reason, str] | None:
+def blocked_by(
+    ledger: UsageLedger, queue: WaitingQueue, workload: WorkloadInfo
+) -> tuple[Reason, str] | None:
     """The concurrency cap or the stopped LocalQueue that keeps a workload waiting."""
     config, local = queue.config, queue.local_queue(workload)
     if local is not None and local.stop_policy is not StopPolicy.NONE:
@@ -89,18 +95,18 @@ def blocked_by(books: Books, queue: WaitingQueue, workload: Workload) -> tuple[R
         (
             Reason.CONCURRENCY_CAP,
             f"ClusterQueue {config.name}",
-            books.running.get(queue.node, 0),
+            ledger.running.get(queue.node, 0),
             config.max_running,
         ),
         (
             Reason.USER_CAP,
             f"user {workload.user} in ClusterQueue {config.name}",
-            books.running_of_user.get((queue.node, workload.user), 0),
+            ledger.running_of_user.get((queue.node, workload.user), 0),
             config.max_running_per_user if workload.user is not None else None,
         ),
     ]
     if local is not None:
-        running = books.running_of_local_queue.get(local.key, 0)
+        running = ledger.running_of_local_queue.get(local.key, 0)
         who = f"LocalQueue {local.key}"
         caps.append((Reason.CONCURRENCY_CAP, who, running, local.max_running))
     for reason, who, running, most in caps:
@@ -110,28 +116,32 @@ def blocked_by(books: Books, queue: WaitingQueue, workload: Workload) -> tuple[R
 
 
 def _over_budget(
-    books: Books, queue: WaitingQueue, line: Line, workload: Workload, now_ms: int
+    ledger: UsageLedger,
+    queue: WaitingQueue,
+    line: EquivalenceClass,
+    workload: WorkloadInfo,
+    now_ms: int,
 ) -> tuple[Reason, str] | None:
     """Whether a budget is too small for the workload in every flavor that has room."""
-    over = books.spending.exceeded(workload, now_ms) if queue.priced else {}
+    over = ledger.spending.exceeded(workload, now_ms) if queue.priced else {}
     for pod_set in line.shape.pod_sets if over else ():
         for options in pod_set.groups:
             with_room = [
                 option.flavor
                 for option in options
-                if _of_option(books.now, queue.node, option, pod_set.count, {}) is None
+                if _of_option(ledger.now, queue.node, option, pod_set.count, {}) is None
             ]
             if with_room and over.keys() >= set(with_room):
                 cheapest = min((over[flavor] for flavor in with_room), key=itemgetter(1))
-                return Reason.BUDGET_EXHAUSTED, _too_dear(books, *cheapest, now_ms)
+                return Reason.BUDGET_EXHAUSTED, _too_dear(ledger, *cheapest, now_ms)
     return None
 
 
-def _too_dear(books: Books, budget: Budget, cost: int, now_ms: int) -> str:
+def _too_dear(ledger: UsageLedger, budget: Budget, cost: int, now_ms: int) -> str:
     def dollars(microusd: int) -> str:
         return f"${microusd / 1_000_000:.2f}"
 
-    spent = books.spending.spent(budget, now_ms)
+    spent = ledger.spending.spent(budget, now_ms)
     turn = datetime.fromtimestamp(budget.next_window_ms(now_ms) / 1000, UTC)
     return (
         f"expected to cost {dollars(cost)}, budget {budget.name} has spent or committed "

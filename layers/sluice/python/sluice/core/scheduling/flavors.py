@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         Assignment,
         ClusterQueue,
         LabelRequirement,
-        PodSet,
+        PodSetInfo,
         ResourceFlavor,
         ResourceGroup,
     )
-    from sluice.core.scheduling.flavor_scan import Starts
+    from sluice.core.scheduling.last_tried_flavor import Starts
     from sluice.core.scheduling.quota import Cells, QuotaTree
 
 PODS = "pods"
@@ -39,7 +39,7 @@ NEVER_LEVEL = 1 << 30
 Found = TypeVar("Found")
 
 
-class Fit(IntEnum):
+class AssignmentMode(IntEnum):
     """How a flavor could serve a request, from worst to best."""
 
     NO_FIT = 0
@@ -49,10 +49,10 @@ class Fit(IntEnum):
     FIT = 4
 
 
-class Oracle(Protocol):
+class PreemptionOracle(Protocol):
     """Tells whether preemption could make room in one cell."""
 
-    def __call__(self, cell: int, amount: int) -> tuple[Fit, int]:
+    def __call__(self, cell: int, amount: int) -> tuple[AssignmentMode, int]:
         """Answers NO_CANDIDATES, PREEMPT or RECLAIM, and the borrowing level afterwards."""
 
 
@@ -97,7 +97,7 @@ class Nomination:
     `resume` says where the search goes on if this leads to nothing; None or empty: all was tried.
     """
 
-    fit: Fit
+    fit: AssignmentMode
     pod_sets: tuple[PodSetAssignment, ...]
     cells: Cells
     level: int = 0
@@ -105,11 +105,11 @@ class Nomination:
     resume: Starts | None = None
 
 
-NO_NOMINATION = Nomination(Fit.NO_FIT, (), ())
+NO_NOMINATION = Nomination(AssignmentMode.NO_FIT, (), ())
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FlavorRestrictions:
     """What narrows the choice of flavors in one attempt.
 
     `starts` is where an earlier search goes on, `barred` are flavors that nobody would pay for, and
@@ -130,10 +130,10 @@ class Choice:
         )
 
 
-ANY_FLAVOR = Choice()
+NO_RESTRICTIONS = FlavorRestrictions()
 
 
-def shape_key(pod_sets: tuple[PodSet, ...]) -> Hashable:
+def shape_key(pod_sets: tuple[PodSetInfo, ...]) -> Hashable:
     """Equal for pod sets that no decision can tell apart."""
     return tuple(
         (
@@ -151,7 +151,7 @@ def shape_key(pod_sets: tuple[PodSet, ...]) -> Hashable:
 
 
 def compile_shape(
-    pod_sets: tuple[PodSet, ...],
+    pod_sets: tuple[PodSetInfo, ...],
     queue: ClusterQueue,
     flavors: Mapping[str, ResourceFlavor],
     tree: QuotaTree,
@@ -182,7 +182,7 @@ def compile_shape(
 
 
 def _options(
-    pod_set: PodSet,
+    pod_set: PodSetInfo,
     requests: Mapping[str, int],
     group: ResourceGroup,
     flavors: Mapping[str, ResourceFlavor],
@@ -202,7 +202,7 @@ def _options(
     )
 
 
-def mismatch(pod_set: PodSet, flavor: ResourceFlavor | None, name: str) -> str | None:
+def mismatch(pod_set: PodSetInfo, flavor: ResourceFlavor | None, name: str) -> str | None:
     """Why pods cannot run on a flavor's nodes, or None if they can.
 
     As in Kueue, only labels that the flavor itself defines restrict; an affinity term without any
@@ -278,8 +278,8 @@ class Assigner:
     node: int
     queue: ClusterQueue
     fair_sharing: bool
-    oracle: Oracle
-    choice: Choice = ANY_FLAVOR
+    oracle: PreemptionOracle
+    choice: FlavorRestrictions = NO_RESTRICTIONS
 
     def assign(self, shape: Shape, counts: tuple[int, ...]) -> Nomination:
         """Chooses flavors for so many pods of each set."""
@@ -289,7 +289,7 @@ class Assigner:
         contested: set[int] = set()
         resume: dict[tuple[int, int], int] = {}
         pod_sets = []
-        worst, level = Fit.FIT, 0
+        worst, level = AssignmentMode.FIT, 0
         for index, (pod_set, count) in enumerate(zip(shape.pod_sets, counts, strict=True)):
             flavors: dict[str, str] = {}
             resumes: dict[tuple[int, int], int] = {}
@@ -297,7 +297,7 @@ class Assigner:
                 start = self.choice.starts.get((index, group), 0)
                 option, checks, following = self._choose(index, options[start:], count, usage)
                 if option is None:
-                    return Nomination(Fit.NO_FIT, (), (), resume=resume)
+                    return Nomination(AssignmentMode.NO_FIT, (), (), resume=resume)
                 if following:
                     resumes[index, group] = start + following
                 for (resource, cell, per_pod), (fit, borrowing) in zip(
@@ -306,7 +306,7 @@ class Assigner:
                     flavors[resource] = option.flavor
                     usage[cell] = usage.get(cell, 0) + per_pod * count
                     worst, level = min(worst, fit), max(level, borrowing)
-                    if fit is not Fit.FIT:
+                    if fit is not AssignmentMode.FIT:
                         contested.add(cell)
             resume |= resumes
             pod_sets.append(PodSetAssignment(pod_set.name, count, flavors))
@@ -315,14 +315,14 @@ class Assigner:
 
     def _choose(
         self, index: int, options: tuple[FlavorOption, ...], count: int, assumed: Mapping[int, int]
-    ) -> tuple[FlavorOption | None, list[tuple[Fit, int]], int]:
+    ) -> tuple[FlavorOption | None, list[tuple[AssignmentMode, int]], int]:
         """The preferred flavor of a group, the check of each resource, and the option to try next.
 
         The last is 0 when no option is left.
         """
         best: FlavorOption | None = None
-        best_checks: list[tuple[Fit, int]] = []
-        best_mode = (Fit.NO_FIT, NEVER_LEVEL)
+        best_checks: list[tuple[AssignmentMode, int]] = []
+        best_mode = (AssignmentMode.NO_FIT, NEVER_LEVEL)
         for tried, option in enumerate(options, start=1):
             if option.mismatch is not None or not self.choice.allows(index, option):
                 continue
@@ -330,7 +330,7 @@ class Assigner:
                 self.check(cell, assumed.get(cell, 0) + per_pod * count)
                 for _, cell, per_pod in option.cells
             ]
-            mode = (Fit.FIT, 0)
+            mode = (AssignmentMode.FIT, 0)
             for check in checks:
                 if self._preferred(mode, check):
                     mode = check
@@ -340,38 +340,41 @@ class Assigner:
                 best, best_checks, best_mode = option, checks, mode
         return best, best_checks, 0
 
-    def check(self, cell: int, amount: int) -> tuple[Fit, int]:
+    def check(self, cell: int, amount: int) -> tuple[AssignmentMode, int]:
         """How one cell could serve an amount, and at which borrowing level."""
         tree, node = self.tree, self.node
         if amount > tree.potential[cell][node]:
-            return Fit.NO_FIT, 0
+            return AssignmentMode.NO_FIT, 0
         level, below_root = tree.borrowing_level(node, cell, amount)
         if amount <= max(0, tree.available(node, cell)):
-            return Fit.FIT, level
+            return AssignmentMode.FIT, level
         if (
             tree.nominal[cell][node] >= amount
             or below_root
             or may_preempt_while_borrowing(self.queue, fair_sharing=self.fair_sharing)
         ):
             return self.oracle(cell, amount)
-        return Fit.NO_FIT, level
+        return AssignmentMode.NO_FIT, level
 
-    def _stops(self, mode: tuple[Fit, int]) -> bool:
+    def _stops(self, mode: tuple[AssignmentMode, int]) -> bool:
         """Whether the search may end at a flavor."""
         fit, level = mode
         rules = self.queue.flavor_fungibility
-        if fit <= Fit.NO_CANDIDATES:
+        if fit <= AssignmentMode.NO_CANDIDATES:
             return False
-        if fit is not Fit.FIT and rules.when_can_preempt is FungibilityChoice.TRY_NEXT_FLAVOR:
+        if (
+            fit is not AssignmentMode.FIT
+            and rules.when_can_preempt is FungibilityChoice.TRY_NEXT_FLAVOR
+        ):
             return False
         return level == 0 or rules.when_can_borrow is not FungibilityChoice.TRY_NEXT_FLAVOR
 
-    def _preferred(self, a: tuple[Fit, int], b: tuple[Fit, int]) -> bool:
+    def _preferred(self, a: tuple[AssignmentMode, int], b: tuple[AssignmentMode, int]) -> bool:
         """Whether mode a is better than mode b."""
-        if a[0] is Fit.NO_FIT or b[0] is Fit.NO_FIT:
-            return a[0] is not Fit.NO_FIT
-        if (a[0] is Fit.NO_CANDIDATES) != (b[0] is Fit.NO_CANDIDATES):
-            return b[0] is Fit.NO_CANDIDATES
+        if a[0] is AssignmentMode.NO_FIT or b[0] is AssignmentMode.NO_FIT:
+            return a[0] is not AssignmentMode.NO_FIT
+        if (a[0] is AssignmentMode.NO_CANDIDATES) != (b[0] is AssignmentMode.NO_CANDIDATES):
+            return b[0] is AssignmentMode.NO_CANDIDATES
         preference = self.queue.flavor_fungibility.preference
         if preference is FungibilityPreference.PREEMPTION_OVER_BORROWING:
             return (-a[1], a[0]) > (-b[1], b[0])
@@ -379,7 +382,7 @@ class Assigner:
 
 
 def roomiest(
-    tree: QuotaTree, node: int, shape: Shape, counts: tuple[int, ...], choice: Choice
+    tree: QuotaTree, node: int, shape: Shape, counts: tuple[int, ...], choice: FlavorRestrictions
 ) -> Cells | None:
     """The amounts for so many pods in the flavors that lack least room; None if impossible."""
     usage: dict[int, int] = {}

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sluice.core.config.model import ReclaimWithinCohort, WithinClusterQueue
 from sluice.core.scheduling.flavors import (
-    ANY_FLAVOR,
     NO_NOMINATION,
+    NO_RESTRICTIONS,
     Assigner,
-    Choice,
-    Fit,
+    AssignmentMode,
+    FlavorRestrictions,
     Nomination,
     largest_partial,
     roomiest,
@@ -18,12 +18,12 @@ from sluice.core.scheduling.flavors import (
 from sluice.core.scheduling.preemption import Preemptor
 
 if TYPE_CHECKING:
-    from sluice.core.config.model import Workload
-    from sluice.core.scheduling.books import Books
+    from sluice.core.config.model import WorkloadInfo
     from sluice.core.scheduling.flavors import Shape
     from sluice.core.scheduling.preemption import Target, VictimSearch
     from sluice.core.scheduling.quota import Cells
-    from sluice.core.scheduling.waiting import WaitingQueue
+    from sluice.core.scheduling.usage_ledger import UsageLedger
+    from sluice.core.scheduling.waiting_queue import WaitingQueue
 
 HIGHEST = 1 << 40  # above any priority, which are 32 bits wide
 
@@ -33,32 +33,36 @@ Nominated: TypeAlias = tuple[Nomination, list["Target"]]
 class Nominator:
     """Finds flavors and victims against the future view; changes nothing."""
 
-    def __init__(self, books: Books, search: VictimSearch, *, fair_sharing: bool) -> None:
-        self._books = books
+    def __init__(self, ledger: UsageLedger, search: VictimSearch, *, fair_sharing: bool) -> None:
+        self._ledger = ledger
         self._search = search
         self._fair_sharing = fair_sharing
-        self._flat = max(books.tree.heights) <= 1
+        self._flat = max(ledger.tree.heights) <= 1
 
     def nominate(
         self,
         queue: WaitingQueue,
         shape: Shape,
-        workload: Workload,
+        workload: WorkloadInfo,
         now_ms: int,
-        choice: Choice = ANY_FLAVOR,
+        choice: FlavorRestrictions = NO_RESTRICTIONS,
     ) -> Nominated:
         """The best assignment, and its victims if it needs any and there are some."""
         cells = shape.cells
-        if cells is not None and choice is ANY_FLAVOR:
-            if self._books.tree.fits(queue.node, cells):
-                return Nomination(Fit.FIT, shape.fixed, cells, self._level(queue.node, cells)), []
+        if cells is not None and choice is NO_RESTRICTIONS:
+            if self._ledger.tree.fits(queue.node, cells):
+                return Nomination(
+                    AssignmentMode.FIT, shape.fixed, cells, self._level(queue.node, cells)
+                ), []
             if self.is_hopeless(queue, shape, workload.priority, now_ms):
                 return NO_NOMINATION, []
-        return _Attempts(self._books, self._search, queue, workload, now_ms).best(
+        return _Attempts(self._ledger, self._search, queue, workload, now_ms).best(
             shape, choice, fair_sharing=self._fair_sharing
         )
 
-    def worth_keeping(self, queue: WaitingQueue, shape: Shape, choice: Choice) -> Cells | None:
+    def worth_keeping(
+        self, queue: WaitingQueue, shape: Shape, choice: FlavorRestrictions
+    ) -> Cells | None:
         """What to keep free for a workload that cannot be admitted yet; None if it never can be.
 
         The full size if it is possible at all, else the largest; of several flavors the one that
@@ -68,7 +72,7 @@ class Nominator:
             return None
 
         def attempt(counts: tuple[int, ...]) -> Cells | None:
-            return roomiest(self._books.tree, queue.node, shape, counts, choice)
+            return roomiest(self._ledger.tree, queue.node, shape, counts, choice)
 
         return attempt(tuple(each.count for each in shape.pod_sets)) or largest_partial(
             shape, attempt
@@ -92,13 +96,13 @@ class Nominator:
         return (
             cells is None
             or shape.slack > 0
-            or self._books.tree.fits(queue.node, cells)
+            or self._ledger.tree.fits(queue.node, cells)
             or self._may_preempt(queue, cells, priority, now_ms)
         )
 
     def _level(self, node: int, cells: Cells) -> int:
         """The highest borrowing level over the cells."""
-        tree, level = self._books.tree, 0
+        tree, level = self._ledger.tree, 0
         for cell, amount in cells:
             if tree.borrows_with(node, cell, amount):
                 level = max(level, tree.borrowing_level(node, cell, amount)[0])
@@ -106,11 +110,11 @@ class Nominator:
 
     def _may_preempt(self, queue: WaitingQueue, cells: Cells, priority: int, now_ms: int) -> bool:
         """A quick necessary condition for finding victims."""
-        node, tree = queue.node, self._books.tree
+        node, tree = queue.node, self._ledger.tree
         rules = queue.config.preemption
         if rules.within_cluster_queue is not WithinClusterQueue.NEVER:
             equal = rules.within_cluster_queue is not WithinClusterQueue.LOWER_PRIORITY
-            exposed, end_ms = self._books.holdings.exposed(node, priority, now_ms, equal=equal)
+            exposed, end_ms = self._ledger.holdings.exposed(node, priority, now_ms, equal=equal)
             if exposed:
                 return True
             self._search.note_protection(end_ms)
@@ -130,9 +134,9 @@ class Nominator:
         """Whether a queue that borrows holds anything that the rules let this one evict."""
         if queue.reclaims_any:
             priority = HIGHEST
-        holdings, ends = self._books.holdings, []
+        holdings, ends = self._ledger.holdings, []
         for cell, _ in cells:
-            for node in self._books.borrowing_queues(cell):
+            for node in self._ledger.borrowing_queues(cell):
                 exposed, end_ms = holdings.exposed(node, priority, now_ms, equal=False)
                 if exposed:
                     return True
@@ -147,20 +151,20 @@ class _Attempts:
 
     def __init__(
         self,
-        books: Books,
+        ledger: UsageLedger,
         search: VictimSearch,
         queue: WaitingQueue,
-        workload: Workload,
+        workload: WorkloadInfo,
         now_ms: int,
     ) -> None:
-        self._tree = books.tree
+        self._tree = ledger.tree
         self._search = search
         self._queue = queue
         self._workload = workload
         self._now_ms = now_ms
         self._searched: dict[tuple[Cells, frozenset[int]], list[Target]] = {}
 
-    def best(self, shape: Shape, choice: Choice, *, fair_sharing: bool) -> Nominated:
+    def best(self, shape: Shape, choice: FlavorRestrictions, *, fair_sharing: bool) -> Nominated:
         """Full size first, preemption included; then the largest partial size."""
         queue = self._queue
         assigner = Assigner(
@@ -175,9 +179,9 @@ class _Attempts:
 
     def _with_victims(self, nomination: Nomination) -> Nominated | None:
         """The nomination with the victims it needs; None if it cannot be admitted."""
-        if nomination.fit is Fit.FIT:
+        if nomination.fit is AssignmentMode.FIT:
             return nomination, []
-        if nomination.fit is Fit.NO_FIT:
+        if nomination.fit is AssignmentMode.NO_FIT:
             return None
         needed = tuple((cell, amount) for cell, amount in nomination.cells if amount)
         victims = self._victims(needed, nomination.contested)
@@ -191,7 +195,7 @@ class _Attempts:
             self._searched[key] = self._search.find(preemptor, self._now_ms)
         return self._searched[key]
 
-    def _oracle(self, cell: int, amount: int) -> tuple[Fit, int]:
+    def _oracle(self, cell: int, amount: int) -> tuple[AssignmentMode, int]:
         """Whether preemption could make room in one cell, and the borrowing level then."""
         tree, node = self._tree, self._queue.node
         victims = self._victims(((cell, amount),), frozenset((cell,)))
@@ -201,6 +205,6 @@ class _Attempts:
         for target in victims:
             tree.add(target.held.node, target.held.cells)
         if not victims:
-            return Fit.NO_CANDIDATES, level
+            return AssignmentMode.NO_CANDIDATES, level
         own = any(target.held.node == node for target in victims)
-        return (Fit.PREEMPT if own else Fit.RECLAIM), level
+        return (AssignmentMode.PREEMPT if own else AssignmentMode.RECLAIM), level

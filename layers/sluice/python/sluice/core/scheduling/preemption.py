@@ -21,23 +21,23 @@ from sluice.core.config.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from sluice.core.config.model import Assignment, ClusterQueue, Policy, Workload
-    from sluice.core.scheduling.fairness import Rank, Shares
+    from sluice.core.config.model import Assignment, ClusterQueue, Policy, WorkloadInfo
+    from sluice.core.scheduling.dominant_share import DominantShares, Rank
+    from sluice.core.scheduling.preemption_history import PreemptionHistory
     from sluice.core.scheduling.quota import Cells, QuotaTree
-    from sluice.core.scheduling.yielding import Yielding
 
 SortKey: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class QuotaHolder:
     """A workload that holds quota, as the tree counts it.
 
     It may be evicted from `protected_until_ms` on; work since `saved_at_ms` would be lost.
     `admitted_in` numbers the pass that admitted it: no pass evicts what it admitted itself.
     """
 
-    workload: Workload
+    workload: WorkloadInfo
     assignment: Assignment
     node: int
     cells: Cells
@@ -55,17 +55,17 @@ class Held:
         return (now_ms - self.saved_at_ms) * sum(amount for _, amount in self.cells)
 
 
-class Holdings:
+class HolderIndex:
     """The evictable and other holdings of each ClusterQueue, by priority."""
 
     def __init__(self, size: int) -> None:
-        self._by_priority: list[dict[int, dict[str, Held]]] = [{} for _ in range(size)]
+        self._by_priority: list[dict[int, dict[str, QuotaHolder]]] = [{} for _ in range(size)]
 
-    def add(self, held: Held) -> None:
+    def add(self, held: QuotaHolder) -> None:
         of_queue = self._by_priority[held.node]
         of_queue.setdefault(held.workload.priority, {})[held.workload.id] = held
 
-    def remove(self, held: Held) -> None:
+    def remove(self, held: QuotaHolder) -> None:
         of_queue = self._by_priority[held.node]
         same = of_queue[held.workload.priority]
         del same[held.workload.id]
@@ -91,7 +91,7 @@ class Holdings:
                     first_end = end
         return False, first_end
 
-    def up_to(self, node: int, priority: int | None) -> Iterator[Held]:
+    def up_to(self, node: int, priority: int | None) -> Iterator[QuotaHolder]:
         """Holdings of a queue with at most this priority (None: all)."""
         for value, same in self._by_priority[node].items():
             if priority is None or value <= priority:
@@ -104,7 +104,7 @@ class Preemptor:
 
     node: int
     queue: ClusterQueue
-    workload: Workload
+    workload: WorkloadInfo
     cells: Cells
     contested: frozenset[int]
 
@@ -113,7 +113,7 @@ class Preemptor:
 class Target:
     """A victim and Kueue's reason for it."""
 
-    held: Held
+    held: QuotaHolder
     reason: PreemptionReason
 
 
@@ -132,17 +132,17 @@ class VictimSearch:
     def __init__(
         self,
         tree: QuotaTree,
-        shares: Shares,
-        holdings: Holdings,
+        shares: DominantShares,
+        holdings: HolderIndex,
         policy: Policy,
-        local_queue_usage: Callable[[Workload], float],
-        yielding: Yielding,
+        local_queue_usage: Callable[[WorkloadInfo], float],
+        history: PreemptionHistory,
         usage_based: frozenset[int] = frozenset(),
     ) -> None:
         """`usage_based` are the queues in which past usage orders LocalQueues."""
         self._tree = tree
         self._usage_based = usage_based
-        self._yielding = yielding
+        self._history = history
         self._shares = shares
         self._holdings = holdings
         self._fair_sharing = policy.fair_sharing
@@ -175,7 +175,7 @@ class VictimSearch:
         node: int,
         rule: WithinClusterQueue | ReclaimWithinCohort,
         now_ms: int,
-    ) -> Iterator[Held]:
+    ) -> Iterator[QuotaHolder]:
         """Holdings of a queue that a rule lets the preemptor evict."""
         priority = preemptor.workload.priority
         if rule == ReclaimWithinCohort.ANY:
@@ -190,7 +190,7 @@ class VictimSearch:
                 continue
             if not held.workload.preemptible or not held.uses(preemptor.contested):
                 continue
-            if self._yielding.forbids(preemptor.workload.id, held.workload.id):
+            if self._history.forbids(preemptor.workload.id, held.workload.id):
                 continue
             if held.admitted_in == self.pass_number:
                 self.spared_new = True
@@ -205,7 +205,7 @@ class VictimSearch:
         held = self._in_order([each.target.held for each in found], now_ms)
         return [by_held[each.workload.id] for each in held]
 
-    def _in_order(self, found: list[Held], now_ms: int) -> list[Held]:
+    def _in_order(self, found: list[QuotaHolder], now_ms: int) -> list[QuotaHolder]:
         """Whom to evict first; past use orders those of one queue among themselves only."""
         key = self._key(found, now_ms)
         ordered = sorted(found, key=key)
@@ -220,14 +220,14 @@ class VictimSearch:
                 ordered[index] = held
         return ordered
 
-    def _key(self, found: list[Held], now_ms: int) -> Callable[[Held], SortKey]:
+    def _key(self, found: list[QuotaHolder], now_ms: int) -> Callable[[QuotaHolder], SortKey]:
         """Lower priority, less lost work, newer; own and other queues are told apart elsewhere.
 
         Without any checkpoint the newest loses least, as in Kueue; with one, work itself counts.
         """
         by_work = self._weigh_lost_work and any(held.has_checkpoint for held in found)
 
-        def key(held: Held) -> SortKey:
+        def key(held: QuotaHolder) -> SortKey:
             workload = held.workload
             return (
                 workload.priority,
@@ -420,9 +420,9 @@ class VictimSearch:
             return []
         return self._fill_back(preemptor, targets, borrowing=True)
 
-    def _fair_candidates(self, preemptor: Preemptor, now_ms: int) -> list[Held]:
+    def _fair_candidates(self, preemptor: Preemptor, now_ms: int) -> list[QuotaHolder]:
         tree, rules = self._tree, preemptor.queue.preemption
-        found: list[Held] = []
+        found: list[QuotaHolder] = []
         if rules.within_cluster_queue is not WithinClusterQueue.NEVER:
             rule = rules.within_cluster_queue
             found.extend(self._allowed(preemptor, preemptor.node, rule, now_ms))
@@ -440,7 +440,7 @@ class _FairSearch:
     """One search with the preemptor's usage already added to the tree."""
 
     def __init__(
-        self, tree: QuotaTree, shares: Shares, preemptor: Preemptor, targets: list[Target]
+        self, tree: QuotaTree, shares: DominantShares, preemptor: Preemptor, targets: list[Target]
     ) -> None:
         self._tree = tree
         self._shares = shares
@@ -449,12 +449,12 @@ class _FairSearch:
         self._targets = targets
 
     def first_strategy(
-        self, found: list[Held], strategy: FairPreemptionStrategy
-    ) -> tuple[bool, list[Held]]:
+        self, found: list[QuotaHolder], strategy: FairPreemptionStrategy
+    ) -> tuple[bool, list[QuotaHolder]]:
         """Returns whether the preemptor fits, and the candidates to try once more."""
         within_nominal = self._tree.within_nominal(self._preemptor.node, self._preemptor.contested)
         order = _TargetOrder(self._tree, self._shares, self._preemptor, found)
-        retry: list[Held] = []
+        retry: list[QuotaHolder] = []
         while (node := order.next_queue()) is not None:
             if node == self._preemptor.node:
                 if self._take(order.pop(node), PreemptionReason.IN_CLUSTER_QUEUE):
@@ -476,7 +476,7 @@ class _FairSearch:
                 retry.append(held)
         return False, retry
 
-    def second_strategy(self, retry: list[Held]) -> bool:
+    def second_strategy(self, retry: list[QuotaHolder]) -> bool:
         """Rule S2-b: at most one more victim of each queue whose share was higher before."""
         order = _TargetOrder(self._tree, self._shares, self._preemptor, retry)
         while (node := order.next_queue()) is not None:
@@ -492,7 +492,7 @@ class _FairSearch:
     def _passes(
         self,
         strategy: FairPreemptionStrategy,
-        held: Held,
+        held: QuotaHolder,
         theirs: int,
         new_share: Rank,
         old_share: Rank,
@@ -504,7 +504,7 @@ class _FairSearch:
         self._tree.add(held.node, held.cells)
         return new_share <= final_share
 
-    def _take(self, held: Held, reason: PreemptionReason) -> bool:
+    def _take(self, held: QuotaHolder, reason: PreemptionReason) -> bool:
         """Removes a victim; whether the preemptor fits now."""
         tree, preemptor = self._tree, self._preemptor
         tree.remove(held.node, held.cells)
@@ -531,13 +531,17 @@ class _TargetOrder:
     """Walks down from the root into the child with the highest share, again and again."""
 
     def __init__(
-        self, tree: QuotaTree, shares: Shares, preemptor: Preemptor, found: list[Held]
+        self,
+        tree: QuotaTree,
+        shares: DominantShares,
+        preemptor: Preemptor,
+        found: list[QuotaHolder],
     ) -> None:
         self._tree = tree
         self._shares = shares
         self._node = preemptor.node
         self._ancestors = set(tree.paths[preemptor.node])
-        self._left: dict[int, list[Held]] = {}
+        self._left: dict[int, list[QuotaHolder]] = {}
         for held in reversed(found):
             self._left.setdefault(held.node, []).append(held)
         self._position = {held.workload.id: index for index, held in enumerate(found)}
@@ -546,7 +550,7 @@ class _TargetOrder:
     def has_candidates(self, node: int) -> bool:
         return bool(self._left.get(node))
 
-    def pop(self, node: int) -> Held:
+    def pop(self, node: int) -> QuotaHolder:
         return self._left[node].pop()
 
     def drop(self, node: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.config.model import ResourceGroup
 
 Usage: TypeAlias = list[list[int]]
@@ -27,7 +27,7 @@ class QuotaTree:
     for a Cohort what its children use beyond the quota that they do not lend.
     """
 
-    def __init__(self, catalog: Catalog, root: str) -> None:
+    def __init__(self, catalog: QueueCatalog, root: str) -> None:
         """Builds the nodes below `root`; raises KeyError if it is no root of the catalog."""
         self.names: list[str] = []
         self.parent: list[int] = []
@@ -51,7 +51,7 @@ class QuotaTree:
         self._add_quotas(catalog)
         self.usage: Usage = [[0] * size for _ in self.cells]
 
-    def _add_nodes(self, catalog: Catalog, root: str) -> None:
+    def _add_nodes(self, catalog: QueueCatalog, root: str) -> None:
         """Numbers nodes so that a parent precedes its children, whatever the order of input."""
         if root in catalog.cluster_queues and catalog.cluster_queues[root].cohort is None:
             self._add_node(root, -1, is_queue=True, weight_milli=1000)
@@ -90,7 +90,7 @@ class QuotaTree:
             path.append(self.parent[path[-1]])
         return tuple(path)
 
-    def _add_quotas(self, catalog: Catalog) -> None:
+    def _add_quotas(self, catalog: QueueCatalog) -> None:
         size = len(self.names)
         self.nominal: Usage = []
         self._declared: list[set[int]] = []

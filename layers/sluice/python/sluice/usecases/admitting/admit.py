@@ -14,7 +14,7 @@ from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
 from sluice.core.config.budget import Budget
-from sluice.core.config.catalog import Catalog as QueueCatalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import (
     ClusterQueue,
     Policy,
@@ -25,19 +25,19 @@ from sluice.core.config.model import (
 from sluice.core.lifecycle import pending_policy
 from sluice.core.lifecycle.indexes import pending_key, release_key
 from sluice.core.lifecycle.record import State, Workload, awaits_release
-from sluice.core.passes.cycle import (
-    Cycle,
-    Gathered,
-    Step,
+from sluice.core.passes.admission_cycle import (
+    CycleInput,
+    CyclePlan,
+    LedgerStep,
     accounts,
     decide,
     past_after,
     preemptors,
     used_after,
 )
-from sluice.core.passes.proposals import orders_otherwise, proposed
+from sluice.core.passes.budget_charges import spent_after
+from sluice.core.passes.pass_candidates import choose_candidates, reorders_queue
 from sluice.core.passes.recording import Recorded, Snapshot, objects_below, record
-from sluice.core.passes.spending import spent_after
 from sluice.errors import KeptConflicting
 from sluice.ports import (
     MAX_CHANGES,
@@ -158,7 +158,7 @@ class Admit:
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")
 
     def reasons_of_parked(
-        self, gathered: Gathered, last: Mapping[str, Any] | None
+        self, gathered: CycleInput, last: Mapping[str, Any] | None
     ) -> Mapping[str, Any]:
         """The pass that refused them; read only then, since most passes release something."""
         if not gathered.parked:
@@ -189,7 +189,7 @@ class Admit:
         heads: int | None = None,
         last: Mapping[str, Any] | None = None,
         newcomer: Workload | None = None,
-    ) -> Gathered:
+    ) -> CycleInput:
         """Indexes propose, consistent reads decide. `last` is the newest pass, if known.
 
         `newcomer` is one that nobody submitted, looked at as if it waited.
@@ -202,10 +202,10 @@ class Admit:
         def proposals(queue: ClusterQueue | None) -> list[str]:
             if queue is None:
                 return self.workloads.inbox(release_key(root), limit=RELEASES)
-            if not orders_otherwise(queue, policy):
+            if not reorders_queue(queue, policy):
                 return self.workloads.inbox(pending_key(queue.name), limit=most)
             places = self.workloads.places(queue.name, limit=PLACES)
-            return proposed(places, most, queue, policy)
+            return choose_candidates(places, most, queue, policy)
 
         found = self.pool.map(proposals, [None, *queues])
         records = self.workloads.get_many([i for ids in found for i in ids])
@@ -236,7 +236,7 @@ class Admit:
         sites = self.fleet(catalog) if waiting else ()
         fleet = fleet_digest(sites, market)
         parked = frozenset[str]() if releases else parked_by(last, ledger, catalog, fleet, now)
-        return Gathered(
+        return CycleInput(
             root,
             ledger.usage,
             releases,
@@ -255,7 +255,9 @@ class Admit:
         clusters = sorted(catalog.of("Cluster"))
         return dict(zip(clusters, self.pool.map(self.pools.plans, clusters), strict=True))
 
-    def recorded(self, config: Configured, gathered: Gathered, cycle: Cycle) -> Recorded | None:
+    def recorded(
+        self, config: Configured, gathered: CycleInput, cycle: CyclePlan
+    ) -> Recorded | None:
         """What the cycle saw and decided; None if it only released, or nobody keeps it."""
         decided = cycle.admitted or cycle.preempted or cycle.expired
         if self.recordings is None or not decided or not config.policies.records(gathered.root):
@@ -267,8 +269,8 @@ class Admit:
     def commit(
         self,
         ledger: LedgerState,
-        cycle: Cycle,
-        gathered: Gathered,
+        cycle: CyclePlan,
+        gathered: CycleInput,
         policy: Policy,
         budgets: Sequence[Budget] = (),
         recorded: Recorded | None = None,
@@ -328,7 +330,7 @@ def may_evict(queue: ClusterQueue) -> bool:
     )
 
 
-def audit(cycle: Cycle, batch: Sequence[Step]) -> dict[str, Any]:
+def audit(cycle: CyclePlan, batch: Sequence[LedgerStep]) -> dict[str, Any]:
     """The lines of the batch record, by what happened."""
     kinds = {
         "released": cycle.released,
@@ -342,7 +344,7 @@ def audit(cycle: Cycle, batch: Sequence[Step]) -> dict[str, Any]:
 
 
 def pass_summary(
-    cycle: Cycle, gathered: Gathered, version: int, catalog: int, last: Mapping[str, Any]
+    cycle: CyclePlan, gathered: CycleInput, version: int, catalog: int, last: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """The newest pass as `why` and `ls` read it, and whom it parked; lists as compressed JSON.
 

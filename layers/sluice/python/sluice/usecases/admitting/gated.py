@@ -8,13 +8,13 @@ from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import checks_key
 
 if TYPE_CHECKING:
-    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.ports import Clock, Workloads
 
 LOOKED_AT = 1_000
 
 
-def decide_gated(workloads: Workloads, clock: Clock, queues: Queues, root: str) -> int:
+def decide_gated(workloads: Workloads, clock: Clock, queues: QueueCatalog, root: str) -> int:
     """Do what the answers so far ask for; how many records changed."""
     gated = workloads.get_many(workloads.inbox(checks_key(root), limit=LOOKED_AT))
     steps = list(checks.steps(gated, queues, clock.now()))

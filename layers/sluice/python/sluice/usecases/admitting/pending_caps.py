@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.config.tenants import Tenant
     from sluice.ports import Clock, Workloads
 
@@ -33,7 +33,7 @@ class PendingCaps:
     clock: Clock
     _counts: dict[str, _Count] = field(default_factory=dict)
 
-    def take(self, tenant: Tenant, queues: Queues) -> bool:
+    def take(self, tenant: Tenant, queues: QueueCatalog) -> bool:
         """Whether one more may wait; if so, it counts from now on."""
         count, now = self._counts.get(tenant.name), self.clock.now()
         if count is None or count.until_ms <= now:
@@ -44,7 +44,7 @@ class PendingCaps:
         count.waiting += 1
         return True
 
-    def _waiting(self, tenant: Tenant, queues: Queues) -> int:
+    def _waiting(self, tenant: Tenant, queues: QueueCatalog) -> int:
         own = {
             key: local.cluster_queue
             for key, local in queues.local_queues.items()

@@ -15,7 +15,7 @@ from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submissi
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import PodSet, State, Workload
-from sluice.core.passes.fitness import impossible
+from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
 from sluice.core.values.mistakes import mistake
 from sluice.core.values.reasons import Reason
@@ -265,7 +265,9 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
     )
     root = queues.root_of(local.cluster_queue)
     ignores = config.policies.of(root).ignore_undeclared
-    if problem := impossible(queues, local.cluster_queue, pod_sets, ignore_undeclared=ignores):
+    if problem := explain_impossible(
+        queues, local.cluster_queue, pod_sets, ignore_undeclared=ignores
+    ):
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
         ), None

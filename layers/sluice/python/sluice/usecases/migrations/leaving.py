@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sluice.core.clusters.fallback import flavor_instead, may_leave
-from sluice.core.config.catalog import Catalog as Queues
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.intake.rendering import Placement, placement
 from sluice.core.lifecycle.record import Workload
-from sluice.core.passes.options import options_of, tree_in_use
+from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.ports import Catalog, Ledgers, Pools
 from sluice.usecases.configuration import configured, market_of
@@ -37,7 +37,7 @@ def leaving_spot(
 class Room:
     """The quota of flavors that stay, as their ledgers tell it now; a proposal, no reservation."""
 
-    queues: Queues
+    queues: QueueCatalog
     ledgers: Ledgers
     trees: dict[str, QuotaTree] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ class Room:
         if root not in self.trees:
             self.trees[root] = tree_in_use(self.queues, root, self.ledgers.read(root).usage)
         tree = self.trees[root]
-        options = {option.flavor: option for option in options_of(workload, queue, tree)}
+        options = {option.flavor: option for option in list_flavor_rooms(workload, queue, tree)}
         if workload.reservation is None or flavor not in options or not options[flavor].fits:
             return None
         tree.add(tree.index[queue.name], options[flavor].cells)

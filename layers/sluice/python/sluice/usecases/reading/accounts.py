@@ -14,9 +14,9 @@ from sluice.core.config.model import StopPolicy
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.runs import first_admitted_at
-from sluice.core.passes.options import tree_in_use
-from sluice.core.passes.spending import spent_now
-from sluice.core.scheduling.fairness import Shares
+from sluice.core.passes.budget_charges import spent_now
+from sluice.core.passes.flavor_room import tree_in_use
+from sluice.core.scheduling.dominant_share import DominantShares
 from sluice.core.values.quantity import format_quantity, parse_quantity
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import GONE_MS
@@ -24,7 +24,7 @@ from sluice.usecases.reading.query import DAY_MS
 from sluice.usecases.views import Json, reason
 
 if TYPE_CHECKING:
-    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.config.model import ClusterQueue
     from sluice.core.scheduling.quota import QuotaTree
     from sluice.ports import CatalogSnapshot
@@ -51,13 +51,13 @@ class Accounts:
                 local.setdefault(config.local_queues[key].cluster_queue, []).append(key)
         shown = [q for q in config.cluster_queues.values() if caller.admin or q.name in local]
         running = self._running(snapshot)
-        trees: dict[str, tuple[QuotaTree, Shares, dict[tuple[int, int], int]]] = {}
+        trees: dict[str, tuple[QuotaTree, DominantShares, dict[tuple[int, int], int]]] = {}
         items = []
         for queue in sorted(shown, key=lambda q: q.name):
             root = config.root_of(queue.name)
             if root not in trees:
                 tree = tree_in_use(config, root, self.query.ledgers.read(root).usage)
-                trees[root] = (tree, Shares(tree), lent(tree))
+                trees[root] = (tree, DominantShares(tree), lent(tree))
             item = quota_view(queue, *trees[root])
             if budgets := self._budgets(config, queue.name, local.get(queue.name, [])):
                 item["budgets"] = budgets
@@ -65,7 +65,7 @@ class Accounts:
             items.append(item | {"status": _status(queue, config.inactive_reason(queue))})
         return {"items": items}
 
-    def _budgets(self, config: Queues, cq: str, local: Sequence[str]) -> list[Json]:
+    def _budgets(self, config: QueueCatalog, cq: str, local: Sequence[str]) -> list[Json]:
         """What budgets of a queue and of these LocalQueues have left in their windows."""
         now = self.query.clock.now()
         found = [b for b in config.budgets if b.cluster_queue == cq or b.local_queue in local]
@@ -152,7 +152,10 @@ def median_wait(workloads: Iterable[Workload]) -> float | None:
 
 
 def quota_view(
-    queue: ClusterQueue, tree: QuotaTree, shares: Shares, lending: Mapping[tuple[int, int], int]
+    queue: ClusterQueue,
+    tree: QuotaTree,
+    shares: DominantShares,
+    lending: Mapping[tuple[int, int], int],
 ) -> Json:
     """Quota and use of one queue, each resource summed over its flavors, and by flavor."""
     node = tree.index[queue.name]

@@ -13,12 +13,12 @@ from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
 from sluice.core.lifecycle.reservations import total
 from sluice.core.migrations.yielding import may_be_saved
-from sluice.core.passes import outlook
-from sluice.core.passes.options import (
-    Option,
-    choices,
-    enough_endings,
-    options_of,
+from sluice.core.passes import wait_estimate
+from sluice.core.passes.flavor_room import (
+    FlavorRoom,
+    fewest_endings,
+    list_flavor_choices,
+    list_flavor_rooms,
     tree_cells,
     tree_in_use,
 )
@@ -133,7 +133,7 @@ class Explain:
         root = queues.root_of(workload.cq)
         ledger = self.query.ledgers.read(root)
         tree = tree_in_use(queues, root, ledger.usage)
-        options = list(options_of(workload, queues.cluster_queues[workload.cq], tree))
+        options = list(list_flavor_rooms(workload, queues.cluster_queues[workload.cq], tree))
         holders = self._holders(
             snapshot, root, {cell for o in options for cell, _ in o.cells}, tree
         )
@@ -188,20 +188,26 @@ class Explain:
         queues = list(dict.fromkeys(w.queue for w in (*holders, *ahead)))[:MOST_QUEUES]
         runtimes = {each: self._runtimes(each, now) for each in queues}
 
-        def lasts(one: Workload) -> outlook.Range:
-            return outlook.lasts(one, runtimes.get(one.queue, ()), now)
+        def lasts(one: Workload) -> wait_estimate.Range:
+            return wait_estimate.remaining_runtime(one, runtimes.get(one.queue, ()), now)
 
-        least, most = outlook.wait(
+        least, most = wait_estimate.estimate_wait(
             tree,
             [
-                outlook.Holding(tree.index[w.reservation.cq], tree_cells(tree, w), lasts(w))
+                wait_estimate.RunningEstimate(
+                    tree.index[w.reservation.cq], tree_cells(tree, w), lasts(w)
+                )
                 for w in holders
                 if w.reservation
             ],
-            [outlook.Waiting(tree.index[queue.name], choices(w, queue, tree), lasts(w))
-             for w in line],
+            [
+                wait_estimate.QueuedEstimate(
+                    tree.index[queue.name], list_flavor_choices(w, queue, tree), lasts(w)
+                )
+                for w in line
+            ],
             strict=queue.queueing_strategy is QueueingStrategy.STRICT_FIFO,
-        )  # fmt: skip
+        )
         if not least and not most:
             return None
         return {"least": least / 1_000, "most": None if most is None else most / 1_000}
@@ -244,7 +250,7 @@ def about_quota(code: str) -> bool:
     return code.startswith(("QUOTA:", "PRIORITY:", "FAIRSHARE:"))
 
 
-def _rows(option: Option) -> Iterator[Json]:
+def _rows(option: FlavorRoom) -> Iterator[Json]:
     names = ("request", "nominal", "used", "available", "potential")
     for resource in option.request:
         amounts = {name: getattr(option, name)[resource] for name in names}
@@ -253,7 +259,7 @@ def _rows(option: Option) -> Iterator[Json]:
 
 
 def headline(
-    workload: Workload, why: Json | None, options: Sequence[Option], holders: Sequence[Workload]
+    workload: Workload, why: Json | None, options: Sequence[FlavorRoom], holders: Sequence[Workload]
 ) -> str:
     """What matters most, in one line: what it asks, what is free, who has the rest."""
     if why and not about_quota(why["code"]):
@@ -278,7 +284,7 @@ def headline(
 def would_help(
     caller: Authority,
     workload: Workload,
-    options: Sequence[Option],
+    options: Sequence[FlavorRoom],
     holders: Sequence[Workload],
     tree: QuotaTree,
 ) -> Iterator[str]:
@@ -292,7 +298,7 @@ def would_help(
             yield f"ask for at most {_amounts(most)} ({option.flavor}): more it can never get"
         return
     for option in possible:
-        ending = enough_endings(workload, option, holders, tree)
+        ending = fewest_endings(workload, option, holders, tree)
         if ending:
             who = ", ".join(_known(caller, each) for each in ending[:NAMED])
             more = f" and {len(ending) - NAMED} more" if len(ending) > NAMED else ""

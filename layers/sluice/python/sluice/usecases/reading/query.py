@@ -13,7 +13,7 @@ from sluice.core.intake.submission import NO_QUEUE
 from sluice.core.lifecycle.happenings import story
 from sluice.core.lifecycle.indexes import blocked_key, pending_key
 from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
-from sluice.core.passes.cycle import decide
+from sluice.core.passes.admission_cycle import decide
 from sluice.core.values.identity import ID_LENGTH, elsewhere_id
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
@@ -28,7 +28,7 @@ from sluice.usecases.refused import (
 from sluice.usecases.views import Json, Refusals, hardware, workload_view
 
 if TYPE_CHECKING:
-    from sluice.core.scheduling.admission import Refusal
+    from sluice.core.scheduling.scheduler import Refusal
     from sluice.ports import (
         Catalog,
         CatalogSnapshot,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.passes.options import tree_in_use
-from sluice.core.scheduling.fairness import Shares as FairShares
-from sluice.core.scheduling.usage import LocalQueueUsage, PastUse
+from sluice.core.passes.flavor_room import tree_in_use
+from sluice.core.scheduling.dominant_share import DominantShares
+from sluice.core.scheduling.past_usage import LocalQueueUsage, PastUsage
 from sluice.core.values.quantity import format_quantity
 from sluice.usecases.configuration import Configured, configured
 from sluice.usecases.views import Json, quantities
@@ -58,7 +58,7 @@ def _root(config: Configured, cluster_queue: str) -> str:
 
 def _nodes(tree: QuotaTree, mine: set[str], config: Configured, root: str) -> list[Json]:
     """The queues that are meant and the cohorts above them, each below its parent."""
-    shares, shown = FairShares(tree), set[int]()
+    shares, shown = DominantShares(tree), set[int]()
     for name in mine & tree.index.keys():
         shown |= set(tree.paths[tree.index[name]])
     in_force = config.policies.of(root).fair_sharing is not None
@@ -93,7 +93,7 @@ def _users(config: Configured, ledger: LedgerState, keys: list[str], now: int) -
         return []
     local = config.queues.local_queues
     usage = LocalQueueUsage(settings, {key: local[key].fair_weight_milli for key in keys})
-    accounts = {key: (ledger.past or {}).get(key, PastUse(now)) for key in keys}
+    accounts = {key: (ledger.past or {}).get(key, PastUsage(now)) for key in keys}
     for key, account in accounts.items():
         usage.set_account(key, account)
     return [

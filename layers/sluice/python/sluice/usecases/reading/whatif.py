@@ -10,8 +10,8 @@ from sluice.core.config import tenants
 from sluice.core.intake.documents import Document, Malformed, from_value
 from sluice.core.intake.submission import Accepted, submission
 from sluice.core.lifecycle.record import State
-from sluice.core.passes.cycle import decide, schedule
-from sluice.core.passes.options import options_of, tree_in_use
+from sluice.core.passes.admission_cycle import decide, schedule
+from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
 from sluice.usecases.admitting.submit import placed
 from sluice.usecases.configuration import configured
 from sluice.usecases.reading.explain import about_quota, would_help
@@ -20,13 +20,13 @@ from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from sluice.core.lifecycle.record import Workload
-    from sluice.core.passes.cycle import Gathered
-    from sluice.core.scheduling.admission import Refusal
+    from sluice.core.passes.admission_cycle import CycleInput
+    from sluice.core.scheduling.scheduler import Refusal
     from sluice.ports import CatalogSnapshot, LedgerState
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query
 
-    Tree: TypeAlias = tuple[LedgerState, Gathered]
+    Tree: TypeAlias = tuple[LedgerState, CycleInput]
 
 MOST = 100
 FITS = "would be admitted now"
@@ -82,7 +82,7 @@ class WhatIf:
             message = f"{len(yielding)} running workload(s) would yield their quota to it"
             return {"result": PREEMPTS, "message": message}
         tree = tree_in_use(config.queues, workload.root, ledger.usage)
-        options = list(options_of(workload, config.queues.cluster_queues[workload.cq], tree))
+        options = list(list_flavor_rooms(workload, config.queues.cluster_queues[workload.cq], tree))
         helps = list(would_help(caller, workload, options, (), tree))
         if not any(option.possible for option in options):
             return {"result": NEVER, "message": "; ".join(helps)}
@@ -91,7 +91,7 @@ class WhatIf:
             return {"result": WAITS, "message": "; ".join(helps)}
         return {"result": WAITS, "message": refusal.message}
 
-    def _refusal(self, workload: Workload, gathered: Gathered, ledger: LedgerState) -> Refusal:
+    def _refusal(self, workload: Workload, gathered: CycleInput, ledger: LedgerState) -> Refusal:
         """What a pass says to one that stands behind others: its plan names their first only."""
         config = configured(self.query.catalog.snapshot())
         policy = config.policies.of(gathered.root)

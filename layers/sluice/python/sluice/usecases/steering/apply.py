@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.config.catalog import unknown_controller
 from sluice.core.config.document import Flaw
-from sluice.core.config.objects import KUEUE_KINDS, read_objects
+from sluice.core.config.kueue_objects import KUEUE_KINDS, read_objects
 from sluice.core.config.scheduling_policy import KIND as POLICY
 from sluice.core.lifecycle.indexes import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
@@ -20,7 +20,7 @@ from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from sluice.core.config.budget import Budget
-    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.config.model import ClusterQueue
     from sluice.ports import Catalog, Clock, Kicks, Ledgers, Nodes, Workloads
     from sluice.usecases.callers import Authority
@@ -170,7 +170,7 @@ class Apply:
             some = ", ".join(ids[:IN_USE_SHOWN])
             raise ConflictError(f"{kind} {name} is in use by {len(ids)}: {some}")
 
-    def _holding(self, queues: Queues, flavor: str) -> list[str]:
+    def _holding(self, queues: QueueCatalog, flavor: str) -> list[str]:
         """ClusterQueues with quota of a flavor in use, also of one that they have no longer.
 
         A workload that moves is rendered anew with the flavors of its reservation.
@@ -285,7 +285,7 @@ def _new_problems(snapshot: CatalogSnapshot, after: CatalogSnapshot) -> list[dic
     return problems
 
 
-def _moved(before: Queues, after: Queues) -> list[str]:
+def _moved(before: QueueCatalog, after: QueueCatalog) -> list[str]:
     """ClusterQueues that leave their root cohort, or vanish."""
     return [
         cq
@@ -294,7 +294,7 @@ def _moved(before: Queues, after: Queues) -> list[str]:
     ]
 
 
-def _held(cq: str, after: Queues) -> str:
+def _held(cq: str, after: QueueCatalog) -> str:
     if cq not in after.cluster_queues:
         return f"ClusterQueue {cq} still holds quota; wait for its workloads or cancel them"
     return (
@@ -303,12 +303,12 @@ def _held(cq: str, after: Queues) -> str:
     )
 
 
-def _members(queues: Queues, cohort: str) -> list[str]:
+def _members(queues: QueueCatalog, cohort: str) -> list[str]:
     names = [name for name, cq in queues.cluster_queues.items() if cq.cohort == cohort]
     return sorted(names + [name for name, c in queues.cohorts.items() if c.parent == cohort])
 
 
-def _roots_of(queues: Queues, keys: Iterable[Key]) -> set[str]:
+def _roots_of(queues: QueueCatalog, keys: Iterable[Key]) -> set[str]:
     """The trees that objects have a say in."""
     roots: set[str] = set()
     for kind, name in keys:
@@ -334,7 +334,7 @@ def _roots_of(queues: Queues, keys: Iterable[Key]) -> set[str]:
     return roots
 
 
-def _above(queues: Queues, budget: Budget) -> set[str]:
+def _above(queues: QueueCatalog, budget: Budget) -> set[str]:
     """The root above the queue of a budget, if that queue exists."""
     local = queues.local_queues.get(budget.local_queue or "")
     cq = local.cluster_queue if local else budget.cluster_queue or ""

@@ -15,7 +15,7 @@ from sluice.usecases.refused import NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from sluice.core.config.catalog import Catalog as Queues
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query
 
@@ -63,7 +63,7 @@ class LedgerAudit:
         return found
 
 
-def _root(queues: Queues, name: str) -> str:
+def _root(queues: QueueCatalog, name: str) -> str:
     if name in queues.local_queues:
         name = queues.local_queues[name].cluster_queue
     if name in queues.cluster_queues:

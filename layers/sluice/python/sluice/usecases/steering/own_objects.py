@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.clusters import cluster_spec
 from sluice.core.config import scheduling_policy, tenants
 from sluice.core.config.document import DocumentError, Fields, Flaw
-from sluice.core.passes import spending
+from sluice.core.passes import budget_charges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 API_VERSION = "sluice.dev/v1"
-OWN_KINDS = (cluster_spec.KIND, "Tenant", scheduling_policy.KIND, spending.KIND)
+OWN_KINDS = (cluster_spec.KIND, "Tenant", scheduling_policy.KIND, budget_charges.KIND)
 
 
 def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
@@ -22,8 +22,8 @@ def flaws_of(label: str, document: Mapping[str, Any]) -> list[Flaw]:
     if document["kind"] == scheduling_policy.KIND:
         scheduling_policy.read(Fields(document, label, flaws))
         return flaws
-    if document["kind"] == spending.KIND:
-        spending.read(Fields(document, label, flaws))
+    if document["kind"] == budget_charges.KIND:
+        budget_charges.read(Fields(document, label, flaws))
         return flaws
     if document.get("apiVersion") != API_VERSION:
         flaws.append(Flaw(label, "apiVersion", f"must be {API_VERSION}"))

@@ -21,7 +21,7 @@ Order: TypeAlias = tuple[int, int, int, str]  # rank, time, sequence, id of a he
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DominantShare:
     """A node's dominant share.
 
     `ratio` is in thousandths of what its parent could lend, not yet divided by the weight.
@@ -54,7 +54,7 @@ class Share:
         return not self.borrowed.isdisjoint(cells)
 
 
-class Shares:
+class DominantShares:
     """Computes shares against the present usage of a tree."""
 
     def __init__(self, tree: QuotaTree) -> None:
@@ -66,12 +66,12 @@ class Shares:
             for node, amount in enumerate(tree.potential[cell]):
                 self._lendable[node][resource] += amount
 
-    def share(self, node: int) -> Share:
+    def share(self, node: int) -> DominantShare:
         """The share of a node; the root's is 0."""
         tree = self._tree
         weight, parent = tree.weights[node], tree.parent[node]
         if parent < 0:
-            return Share(0.0, weight, "", frozenset())
+            return DominantShare(0.0, weight, "", frozenset())
         totals: dict[int, int] = {}
         borrowed = []
         for cell, resource in enumerate(self._resource_of):
@@ -80,14 +80,14 @@ class Shares:
                 totals[resource] = totals.get(resource, 0) + excess
                 borrowed.append(cell)
         if not borrowed:
-            return Share(0.0, weight, "", frozenset())
+            return DominantShare(0.0, weight, "", frozenset())
         ratio, dominant = 0.0, ""
         for resource in sorted(totals):
             lendable = self._lendable[parent][resource]
             if lendable > 0 and totals[resource] * 1000.0 / lendable > ratio:
                 ratio = totals[resource] * 1000.0 / lendable
                 dominant = self._resources[resource]
-        return Share(ratio, weight, dominant, frozenset(borrowed))
+        return DominantShare(ratio, weight, dominant, frozenset(borrowed))
 
 
 class Tournament:
@@ -97,7 +97,7 @@ class Tournament:
     Kueue's fair-sharing iterator.
     """
 
-    def __init__(self, tree: QuotaTree, shares: Shares) -> None:
+    def __init__(self, tree: QuotaTree, shares: DominantShares) -> None:
         self._tree = tree
         self._shares = shares
         self._heads: dict[int, tuple[Cells, Order]] = {}

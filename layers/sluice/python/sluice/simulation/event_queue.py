@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Rank(IntEnum):
+class EventRank(IntEnum):
     """The order within one instant."""
 
     FINISH = 0
@@ -23,17 +23,19 @@ def never() -> bool:
     return False
 
 
-class Agenda:
+class EventQueue:
     """Entries in the order of time, rank and entry; times are ms since the scenario's start."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[int, Rank, int, Callable[[int], None], Callable[[], bool]]] = []
+        self._entries: list[
+            tuple[int, EventRank, int, Callable[[int], None], Callable[[], bool]]
+        ] = []
         self._sequence = 0
 
     def at(
         self,
         at_ms: int,
-        rank: Rank,
+        rank: EventRank,
         happen: Callable[[int], None],
         is_stale: Callable[[], bool] = never,
     ) -> None:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from sluice.core.config.budget import covering
 from sluice.core.config.model import QueueingStrategy, ReclaimWithinCohort, StopPolicy
-from sluice.core.scheduling.backlog import Backlog, Lane, Line
+from sluice.core.scheduling.backlog import Backlog, ClassHeap, EquivalenceClass
 from sluice.core.scheduling.flavors import compile_shape, may_preempt_while_borrowing, shape_key
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from sluice.core.config.catalog import Catalog
-    from sluice.core.config.model import ClusterQueue, LocalQueue, PodSet, Policy, Workload
-    from sluice.core.scheduling.books import Books
+    from sluice.core.config.catalog import QueueCatalog
+    from sluice.core.config.model import ClusterQueue, LocalQueue, PodSetInfo, Policy, WorkloadInfo
     from sluice.core.scheduling.flavors import Shape
     from sluice.core.scheduling.quota import QuotaTree
+    from sluice.core.scheduling.usage_ledger import UsageLedger
 
 # Lines and shapes that nobody waits in are forgotten beyond this many per queue.
 MAX_IDLE = 1024
@@ -35,7 +35,7 @@ class WaitingQueue:
 
     node: int
     config: ClusterQueue
-    catalog: Catalog
+    catalog: QueueCatalog
     tree: QuotaTree
     backlog: Backlog
     strict: bool
@@ -46,11 +46,11 @@ class WaitingQueue:
     priced: bool
     inactive: tuple[Reason, str] | None
     may_drain: bool
-    lines: dict[Hashable, Line] = field(default_factory=dict)
+    lines: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
     _shapes: dict[Hashable, Shape] = field(default_factory=dict)
-    _seen: dict[int, tuple[tuple[PodSet, ...], Shape]] = field(default_factory=dict)
+    _seen: dict[int, tuple[tuple[PodSetInfo, ...], Shape]] = field(default_factory=dict)
 
-    def line_for(self, workload: Workload) -> Line:
+    def line_for(self, workload: WorkloadInfo) -> EquivalenceClass:
         """The line of equal workloads that this one joins."""
         shape = self._shape(workload.pod_sets)
         user = workload.user if self.config.max_running_per_user is not None else None
@@ -63,30 +63,30 @@ class WaitingQueue:
         if line is None:
             if len(self.lines) >= MAX_IDLE:
                 self.lines = {k: v for k, v in self.lines.items() if v.front() is not None}
-            line = Line(self.backlog, self._lane(workload), shape, workload.priority)
+            line = EquivalenceClass(self.backlog, self._lane(workload), shape, workload.priority)
             line.limited = self._is_limited(workload)
             self.lines[key] = line
         return line
 
-    def head(self, books: Books, now_ms: int) -> Line | None:
+    def head(self, ledger: UsageLedger, now_ms: int) -> EquivalenceClass | None:
         """The line to look at next, by past usage where that orders LocalQueues."""
         if not self.by_usage:
             return self.backlog.head(None)
-        return self.backlog.head(lambda local_queue: books.past_usage(local_queue, now_ms))
+        return self.backlog.head(lambda local_queue: ledger.past_usage(local_queue, now_ms))
 
-    def local_queue(self, workload: Workload) -> LocalQueue | None:
+    def local_queue(self, workload: WorkloadInfo) -> LocalQueue | None:
         if workload.local_queue is None:
             return None
         return self.catalog.local_queues.get(workload.local_queue)
 
-    def _lane(self, workload: Workload) -> Lane:
+    def _lane(self, workload: WorkloadInfo) -> ClassHeap:
         key = workload.local_queue if self.by_usage else None
         lane = self.backlog.lanes.get(key)
         if lane is None:
-            lane = self.backlog.lanes[key] = Lane(key, [])
+            lane = self.backlog.lanes[key] = ClassHeap(key, [])
         return lane
 
-    def _is_limited(self, workload: Workload) -> bool:
+    def _is_limited(self, workload: WorkloadInfo) -> bool:
         """Whether a cap, a budget or a stopped LocalQueue can ever keep it waiting."""
         config, local = self.config, self.local_queue(workload)
         return (
@@ -99,7 +99,7 @@ class WaitingQueue:
             )
         )
 
-    def _shape(self, pod_sets: tuple[PodSet, ...]) -> Shape:
+    def _shape(self, pod_sets: tuple[PodSetInfo, ...]) -> Shape:
         """Equal pod sets share one shape; the very same object is recognised at once."""
         seen = self._seen.get(id(pod_sets))
         if seen is not None and seen[0] is pod_sets:
@@ -124,7 +124,7 @@ class WaitingQueue:
 
 
 def open_queue(
-    config: ClusterQueue, node: int, catalog: Catalog, tree: QuotaTree, policy: Policy
+    config: ClusterQueue, node: int, catalog: QueueCatalog, tree: QuotaTree, policy: Policy
 ) -> WaitingQueue:
     """An empty queue with the settings that follow from its configuration."""
     aging = policy.aging
@@ -157,7 +157,7 @@ def open_queue(
     )
 
 
-def _inactive(config: ClusterQueue, catalog: Catalog) -> tuple[Reason, str] | None:
+def _inactive(config: ClusterQueue, catalog: QueueCatalog) -> tuple[Reason, str] | None:
     if config.stop_policy is not StopPolicy.NONE:
         return Reason.QUEUE_CORDONED, f"ClusterQueue {config.name} is stopped"
     if config.namespace_selector is None:

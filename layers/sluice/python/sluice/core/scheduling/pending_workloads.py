@@ -12,26 +12,26 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sluice.core.config.model import Workload
-    from sluice.core.scheduling.backlog import Line
+    from sluice.core.config.model import WorkloadInfo
+    from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.flavors import Nomination
-    from sluice.core.scheduling.waiting import WaitingQueue
+    from sluice.core.scheduling.waiting_queue import WaitingQueue
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
+class WaitingPreemptor:
     """A workload whose place is held while others stop."""
 
     queue: WaitingQueue
-    workload: Workload
+    workload: WorkloadInfo
     nomination: Nomination
 
 
 @dataclass(slots=True, eq=False)
-class Lobby:
+class PendingWorkloads:
     """Who waits where, and which queues have anything to look at.
 
-    `waiting_in` names the queue of everyone in an order, `pending` those whose place is held,
+    `waiting_in` names the queue of everyone in an order, `preemptors` those whose place is held,
     `gated` those kept out from outside, `expired` those past their deadline, `made_room_for` those
     that others were evicted for before this state came to life. `ready` are queues
     with a line that is not parked, `parking` those with a parked one.
@@ -40,9 +40,9 @@ class Lobby:
     queues: dict[str, WaitingQueue]
     by_node: dict[int, WaitingQueue] = field(init=False)
     waiting_in: dict[str, WaitingQueue] = field(default_factory=dict)
-    pending: dict[str, Pending] = field(default_factory=dict)
-    gated: dict[str, tuple[Workload, Gate]] = field(default_factory=dict)
-    expired: dict[str, Workload] = field(default_factory=dict)
+    preemptors: dict[str, WaitingPreemptor] = field(default_factory=dict)
+    gated: dict[str, tuple[WorkloadInfo, Gate]] = field(default_factory=dict)
+    expired: dict[str, WorkloadInfo] = field(default_factory=dict)
     made_room_for: dict[str, None] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
     parking: set[int] = field(default_factory=set)
@@ -51,7 +51,7 @@ class Lobby:
     def __post_init__(self) -> None:
         self.by_node = {queue.node: queue for queue in self.queues.values()}
 
-    def enter(self, workload: Workload, *, parked: bool) -> bool:
+    def enter(self, workload: WorkloadInfo, *, parked: bool) -> bool:
         """Adds a workload that waits nowhere else; whether the next pass could look at it.
 
         Raises KeyError for a ClusterQueue that is not below this root.
@@ -83,12 +83,12 @@ class Lobby:
             self.gated.pop(workload_id, None)
             self.expired.pop(workload_id, None)
 
-    def expire(self, workload: Workload) -> None:
+    def expire(self, workload: WorkloadInfo) -> None:
         """Sets aside a workload whose deadline has passed."""
         self.leave(workload.id)
         self.expired[workload.id] = workload
 
-    def park(self, queue: WaitingQueue, line: Line) -> None:
+    def park(self, queue: WaitingQueue, line: EquivalenceClass) -> None:
         queue.backlog.park(line)
         self.parking.add(queue.node)
 
@@ -104,7 +104,7 @@ class Lobby:
         if not queue.backlog.parked:
             self.parking.discard(queue.node)
 
-    def open_gates(self, now_ms: int) -> Iterable[Workload]:
+    def open_gates(self, now_ms: int) -> Iterable[WorkloadInfo]:
         """Those whose gate opens by now; they are still gated."""
         while self._gates and self._gates[0][0] <= now_ms:
             _, workload_id = heappop(self._gates)
@@ -118,13 +118,13 @@ class Lobby:
 
     def ids(self) -> list[str]:
         """Every waiting workload's id, sorted."""
-        return sorted([*self.waiting_in, *self.gated, *self.expired, *self.pending])
+        return sorted([*self.waiting_in, *self.gated, *self.expired, *self.preemptors])
 
     def __len__(self) -> int:
-        return len(self.waiting_in) + len(self.gated) + len(self.expired) + len(self.pending)
+        return len(self.waiting_in) + len(self.gated) + len(self.expired) + len(self.preemptors)
 
 
-def _failed_check(workload: Workload) -> Gate | None:
+def _failed_check(workload: WorkloadInfo) -> Gate | None:
     """Keeps out a workload with an admission check that said no; a pending one gets quota first."""
     for name, state in sorted(workload.checks.items()):
         if state in {CheckState.RETRY, CheckState.REJECTED}:

@@ -29,7 +29,7 @@ def remaining(elapsed_ms: float, half_life_ms: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class UsageStart:
     """Use that began between two instants and whose penalty is pending; amounts per resource."""
 
     first_ms: int
@@ -38,7 +38,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class PastUse:
+class PastUsage:
     """One LocalQueue: consumed up to `at_ms`, in use since then, both per resource.
 
     A value, so that a ledger can keep it; amounts in base units. `starts` in order of time.
@@ -47,14 +47,14 @@ class PastUse:
     at_ms: int
     consumed: Mapping[str, float] = field(default_factory=dict)
     in_use: Mapping[str, int] = field(default_factory=dict)
-    starts: tuple[Start, ...] = ()
+    starts: tuple[UsageStart, ...] = ()
 
     @property
     def forgotten(self) -> bool:
         """Whether it is as good as none."""
         return not self.consumed and not self.in_use and not self.starts
 
-    def advanced(self, now_ms: int, settings: AdmissionFairSharing) -> PastUse:
+    def advanced(self, now_ms: int, settings: AdmissionFairSharing) -> PastUsage:
         """Fades what was consumed, counts what was in use since, drops settled penalties."""
         if now_ms <= self.at_ms:
             return self
@@ -71,15 +71,15 @@ class PastUse:
 
     def started(
         self, used: Mapping[str, int], now_ms: int, settings: AdmissionFairSharing, *, penalty: bool
-    ) -> PastUse:
+    ) -> PastUsage:
         """Counts use from now on; a penalty anticipates one sampling interval of it."""
         now = self.advanced(now_ms, settings)
-        starts = _joined(now.starts, Start(now_ms, now_ms, used)) if penalty else now.starts
+        starts = _joined(now.starts, UsageStart(now_ms, now_ms, used)) if penalty else now.starts
         return replace(now, in_use=_added(now.in_use, used, 1), starts=starts)
 
     def stopped(
         self, used: Mapping[str, int], since_ms: int, now_ms: int, settings: AdmissionFairSharing
-    ) -> PastUse:
+    ) -> PastUsage:
         """Ends use that began at `since_ms`, and its penalty if that is still pending."""
         now = self.advanced(now_ms, settings)
         starts = []
@@ -102,7 +102,7 @@ class PastUse:
         return total
 
 
-def _joined(starts: tuple[Start, ...], new: Start) -> tuple[Start, ...]:
+def _joined(starts: tuple[UsageStart, ...], new: UsageStart) -> tuple[UsageStart, ...]:
     """Starts of one instant are one; beyond the most, the two oldest are told apart no more."""
     if starts and starts[-1].last_ms == new.last_ms:
         last = starts[-1]
@@ -111,7 +111,7 @@ def _joined(starts: tuple[Start, ...], new: Start) -> tuple[Start, ...]:
     if len(starts) <= MOST_STARTS:
         return starts
     first, second, *rest = starts
-    both = Start(first.first_ms, second.last_ms, _added(first.used, second.used, 1))
+    both = UsageStart(first.first_ms, second.last_ms, _added(first.used, second.used, 1))
     return (both, *rest)
 
 
@@ -134,9 +134,9 @@ class LocalQueueUsage:
     def __init__(self, settings: AdmissionFairSharing, weights_milli: Mapping[str, int]) -> None:
         self._settings = settings
         self._weights_milli = weights_milli
-        self._accounts: dict[str, PastUse] = {}
+        self._accounts: dict[str, PastUsage] = {}
 
-    def set_account(self, local_queue: str, account: PastUse) -> None:
+    def set_account(self, local_queue: str, account: PastUsage) -> None:
         """Replaces all that is known of a LocalQueue, what is in use included."""
         self._accounts[local_queue] = account
 
@@ -175,5 +175,5 @@ class LocalQueueUsage:
         account = self._accounts[local_queue] = account.advanced(now_ms, self._settings)
         return account.weighted(now_ms, self._settings) / weight
 
-    def _account(self, local_queue: str, now_ms: int) -> PastUse:
-        return self._accounts.get(local_queue) or PastUse(now_ms)
+    def _account(self, local_queue: str, now_ms: int) -> PastUsage:
+        return self._accounts.get(local_queue) or PastUsage(now_ms)

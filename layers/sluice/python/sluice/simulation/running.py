@@ -14,25 +14,25 @@ from sluice.core.lifecycle.record import IntentKind
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason
-from sluice.simulation.agenda import Rank
-from sluice.simulation.outcome import Ended
-from sluice.simulation.saving import Kept, on_eviction
+from sluice.simulation.event_queue import EventRank
+from sluice.simulation.outcome import EndedJob
+from sluice.simulation.victim_checkpoint import CheckpointedWork, on_eviction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.core.config.catalog import Catalog
-    from sluice.core.config.model import Assignment, Workload
-    from sluice.simulation.agenda import Agenda
+    from sluice.core.config.catalog import QueueCatalog
+    from sluice.core.config.model import Assignment, WorkloadInfo
+    from sluice.simulation.event_queue import EventQueue
     from sluice.simulation.job import Job
-    from sluice.simulation.outcome import Outcome
+    from sluice.simulation.outcome import SimulationResult
     from sluice.simulation.queueing import Queueing
     from sluice.simulation.roots import Root, Roots
     from sluice.simulation.scenario import Scenario
 
 
 @dataclass(slots=True, eq=False)
-class Stay:
+class RunningJob:
     """One stay of a job on its quota."""
 
     job: Job
@@ -46,27 +46,27 @@ class Stay:
 
 
 @dataclass(slots=True, eq=False)
-class Stays:
+class RunningJobs:
     """Everyone who holds quota. `in_use` is what they use in total, in base units."""
 
     scenario: Scenario
-    catalog: Catalog
-    agenda: Agenda
+    catalog: QueueCatalog
+    agenda: EventQueue
     roots: Roots
     queueing: Queueing
-    outcome: Outcome
-    running: dict[str, Stay] = field(default_factory=dict)
+    outcome: SimulationResult
+    running: dict[str, RunningJob] = field(default_factory=dict)
     in_use: dict[str, int] = field(default_factory=dict)
     _questions: dict[str, int] = field(default_factory=dict)  # how often checks were asked
     _kept_ms: dict[str, int] = field(default_factory=dict)  # work that is not done again
     # Per root, those who save themselves periodically.
-    _saving: dict[str, dict[str, Stay]] = field(default_factory=dict)
+    _saving: dict[str, dict[str, RunningJob]] = field(default_factory=dict)
 
     def start(
         self, job: Job, assignment: Assignment, now_ms: int, runs_since_ms: int | None = None
     ) -> None:
         """Begins a stay; `runs_since_ms`, in the core's time, is of one from before the start."""
-        stay = Stay(job, assignment, _amounts(job.workload, assignment), now_ms)
+        stay = RunningJob(job, assignment, _amounts(job.workload, assignment), now_ms)
         self.running[job.workload.id] = stay
         for resource, amount in stay.amounts.items():
             self.in_use[resource] = self.in_use.get(resource, 0) + amount
@@ -80,21 +80,21 @@ class Stays:
             if answers is not None:
                 said = answers.to(self._questions.get(job.workload.id, 0))
                 answer = partial(self._answer, stay, check, said)
-                self.agenda.at(now_ms + answers.after_ms, Rank.WAKE, answer, over)
+                self.agenda.at(now_ms + answers.after_ms, EventRank.WAKE, answer, over)
         if not stay.unanswered:
             self._start_pods(stay, now_ms, runs_since_ms)
 
-    def _is_over(self, stay: Stay) -> bool:
+    def _is_over(self, stay: RunningJob) -> bool:
         """Whether it was evicted before, or has been stopped earlier."""
         return self.running.get(stay.job.workload.id) is not stay
 
-    def _asked(self, stay: Stay) -> tuple[str, ...]:
+    def _asked(self, stay: RunningJob) -> tuple[str, ...]:
         """The checks that must say Ready before its pods may start."""
         checks = self.catalog.admission_checks
         queue = self.catalog.cluster_queues[stay.job.workload.cluster_queue]
         return asked(queue, stay.assignment, checks) if checks else ()
 
-    def _answer(self, stay: Stay, check: str, state: CheckState, now_ms: int) -> None:
+    def _answer(self, stay: RunningJob, check: str, state: CheckState, now_ms: int) -> None:
         """An admission check speaks."""
         job = stay.job
         if state is CheckState.READY:
@@ -117,7 +117,7 @@ class Stays:
         refusal = Refusal(name, queue, Reason.ADMISSION_CHECK, text, 0)
         self.queueing.send_away(job, refusal, back_ms)
 
-    def _start_pods(self, stay: Stay, now_ms: int, runs_since_ms: int | None = None) -> None:
+    def _start_pods(self, stay: RunningJob, now_ms: int, runs_since_ms: int | None = None) -> None:
         """From now on it works; it stops by itself, or by the first of its limits."""
         stay.started_ms = now_ms
         job = stay.job
@@ -135,13 +135,13 @@ class Stays:
         if ends:
             ends_ms, _, stay.killed_by = min(ends)
             finish, over = partial(self._finish, stay), partial(self._is_over, stay)
-            self.agenda.at(ends_ms, Rank.FINISH, finish, over)
+            self.agenda.at(ends_ms, EventRank.FINISH, finish, over)
 
-    def _savers(self, stay: Stay) -> dict[str, Stay]:
+    def _savers(self, stay: RunningJob) -> dict[str, RunningJob]:
         root = self.roots.of_queue[stay.job.workload.cluster_queue]
         return self._saving.setdefault(root.name, {})
 
-    def _lengths(self, stay: Stay) -> Iterator[tuple[int, tuple[Reason, str] | None]]:
+    def _lengths(self, stay: RunningJob) -> Iterator[tuple[int, tuple[Reason, str] | None]]:
         """How long it may run at most, and what ends it then; None: it is done."""
         job = stay.job
         if (length := job.runs_ms(stay.assignment)) is not None:
@@ -168,18 +168,18 @@ class Stays:
         kept = self._kept(root, stay, now_ms)
         leave = partial(self._leave, stay, root, kept.kept_ms)
         if kept.dump_ms:
-            self.agenda.at(now_ms + kept.dump_ms, Rank.FINISH, leave)
+            self.agenda.at(now_ms + kept.dump_ms, EventRank.FINISH, leave)
         else:
             leave(now_ms)
         return True
 
-    def _kept(self, root: Root, stay: Stay, now_ms: int) -> Kept:
+    def _kept(self, root: Root, stay: RunningJob, now_ms: int) -> CheckpointedWork:
         if stay.job.wishes is None or stay.started_ms is None:
-            return Kept(0, 0)
+            return CheckpointedWork(0, 0)
         within_ms = self.scenario.save_victims_ms(root.name)
         return on_eviction(self.queueing.record(stay.job), now_ms - stay.started_ms, within_ms)
 
-    def _leave(self, stay: Stay, root: Root, kept_ms: int, now_ms: int) -> None:
+    def _leave(self, stay: RunningJob, root: Root, kept_ms: int, now_ms: int) -> None:
         """A victim that was saved, or need not be, gives its quota back."""
         self._stop(stay)
         self._put_back(stay, now_ms, kept_ms)
@@ -187,13 +187,13 @@ class Stays:
         root.evicted.append(stay.job.workload.id)
         self.queueing.queue(stay.job, now_ms)
 
-    def _stop(self, stay: Stay) -> None:
+    def _stop(self, stay: RunningJob) -> None:
         for resource, amount in stay.amounts.items():
             self.in_use[resource] -= amount
         self.queueing.asking.leave(stay.job, stay.amounts)
         self._savers(stay).pop(stay.job.workload.id, None)
 
-    def _put_back(self, stay: Stay, now_ms: int, kept_ms: int) -> None:
+    def _put_back(self, stay: RunningJob, now_ms: int, kept_ms: int) -> None:
         """What a stay that ended early leaves behind: its account, and work that was saved."""
         job, start_ms = stay.job, self.scenario.start_ms
         if self.queueing.plain(job):
@@ -214,7 +214,7 @@ class Stays:
             self._kept_ms[name] = self._kept_ms.get(name, 0) + kept_ms
             self._work(stay, stay.started_ms + kept_ms)
 
-    def _finish(self, stay: Stay, now_ms: int) -> None:
+    def _finish(self, stay: RunningJob, now_ms: int) -> None:
         job, name = stay.job, stay.job.workload.id
         del self.running[name]
         self._stop(stay)
@@ -227,7 +227,7 @@ class Stays:
             self.outcome.finished.append((job, now_ms))
         else:
             reason, text = stay.killed_by
-            self.outcome.ended.append(Ended(job, now_ms, "FAILED", reason.value, text))
+            self.outcome.ended.append(EndedJob(job, now_ms, "FAILED", reason.value, text))
         succeeded = stay.killed_by is None and not job.fails
         self.queueing.ended(job, now_ms, succeeded=succeeded)
 
@@ -247,7 +247,7 @@ class Stays:
         for stay in self.running.values():
             self._work(stay, now_ms)
 
-    def _work(self, stay: Stay, until_ms: int) -> None:
+    def _work(self, stay: RunningJob, until_ms: int) -> None:
         if stay.started_ms is None:
             return
         for resource, amount in stay.amounts.items():
@@ -255,7 +255,7 @@ class Stays:
             self.outcome.useful[resource] = self.outcome.useful.get(resource, 0) + work
 
 
-def _amounts(workload: Workload, assignment: Assignment) -> dict[str, int]:
+def _amounts(workload: WorkloadInfo, assignment: Assignment) -> dict[str, int]:
     """What the admitted pods of a workload use in total."""
     amounts: dict[str, int] = {}
     for pod_set, assigned in zip(workload.pod_sets, assignment.pod_sets, strict=True):

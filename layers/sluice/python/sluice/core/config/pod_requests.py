@@ -15,7 +15,7 @@ JOB_POD_SET: Final = "main"
 MIN_PARALLELISM: Final = ("sluice.dev/min-parallelism", "kueue.x-k8s.io/job-min-parallelism")
 
 
-class PodSet(TypedDict):
+class PodSetRequests(TypedDict):
     """Equal pods: how many, and what each requests in base units (millicores, bytes, counts)."""
 
     name: str
@@ -24,7 +24,9 @@ class PodSet(TypedDict):
     min_count: NotRequired[int]
 
 
-def pod_sets(manifest: Mapping[str, Any], flaws: list[Flaw], path: str = "") -> list[PodSet]:
+def pod_sets(
+    manifest: Mapping[str, Any], flaws: list[Flaw], path: str = ""
+) -> list[PodSetRequests]:
     """The pod sets of a Job or JobSet whose fields have the right shapes.
 
     Flaws are added with paths below `path`; the answer is complete only if there are none.
@@ -104,14 +106,16 @@ def pod_requests(pod: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[s
     return {resource: each for resource, each in main.items() if each}
 
 
-def _pod_set(name: str, jobs_: int, job: dict[str, Any], flaws: list[Flaw], path: str) -> PodSet:
+def _pod_set(
+    name: str, jobs_: int, job: dict[str, Any], flaws: list[Flaw], path: str
+) -> PodSetRequests:
     known = len(flaws)
     requests = pod_requests(job["template"]["spec"], flaws, f"{path}.template.spec")
     if not requests and len(flaws) == known:  # a wrong amount is not a missing one
         text = 'is missing; say what a pod needs, for example {"cpu": "1", "memory": "2Gi"}'
         field = f"{path}.template.spec.containers[0].resources.requests"
         flaws.append(Flaw("", field, text))
-    return PodSet(name=name, count=jobs_ * parallel_pods(job), requests=requests)
+    return PodSetRequests(name=name, count=jobs_ * parallel_pods(job), requests=requests)
 
 
 def _requests(holder: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[str, int]:

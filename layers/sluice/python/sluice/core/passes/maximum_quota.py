@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import Policy
 from sluice.core.lifecycle.record import PodSet
-from sluice.core.scheduling.admission import Scheduler
+from sluice.core.scheduling.scheduler import Scheduler
 from sluice.core.values.quantity import format_quantity
 
 
-def impossible(
-    catalog: Catalog,
+def explain_impossible(
+    catalog: QueueCatalog,
     cluster_queue: str,
     pod_sets: Sequence[PodSet],
     *,
@@ -47,7 +47,7 @@ def impossible(
 
 
 @lru_cache(maxsize=64)
-def _potential(catalog: Catalog, cluster_queue: str) -> dict[str, int]:
+def _potential(catalog: QueueCatalog, cluster_queue: str) -> dict[str, int]:
     scheduler = Scheduler(catalog, catalog.root_of(cluster_queue), Policy())
     most: dict[str, int] = {}
     for (_, resource), amount in scheduler.potential(cluster_queue).items():

@@ -12,30 +12,30 @@ from sluice.core.clusters.fleet import Site, busier, choose_cluster
 from sluice.core.config.model import Gate
 from sluice.core.lifecycle.record import PodSetAssignment
 from sluice.core.lifecycle.runs import queued_at
-from sluice.core.passes import cycle
-from sluice.core.passes.preferences import clusters_for
-from sluice.core.passes.reach import unplaced
+from sluice.core.passes import admission_cycle
+from sluice.core.passes.cluster_feasibility import explain_unplaced
+from sluice.core.passes.placement_preferences import allowed_clusters
 
 if TYPE_CHECKING:
     from sluice.core.config import model
-    from sluice.core.config.catalog import Catalog
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.lifecycle.record import Workload as Submitted
     from sluice.simulation.installation import Installation
     from sluice.simulation.job import Job
 
 
 @dataclass(slots=True)
-class Asking:
+class QueuedView:
     """The arithmetic of `admit` for one job, on the places that a file describes."""
 
-    catalog: Catalog
+    catalog: QueueCatalog
     installation: Installation
     market: Market
     sites: dict[str, Site]
     where: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, catalog: Catalog, installation: Installation) -> Asking:
+    def of(cls, catalog: QueueCatalog, installation: Installation) -> QueuedView:
         sites = {site.name: site for site in installation.sites(catalog.flavors)}
         return cls(catalog, installation, installation.market(catalog.flavors, 0), sites)
 
@@ -45,10 +45,10 @@ class Asking:
         stated = self.installation
         return not (stated.budgets or stated.clusters or stated.labels is not None)
 
-    def seen(self, job: Job, record: Submitted, now: int) -> model.Workload:
+    def seen(self, job: Job, record: Submitted, now: int) -> model.WorkloadInfo:
         """The job in the scheduler's eyes; `now` is an instant in epoch ms."""
         queue = self.catalog.cluster_queues[record.cq]
-        gathered = cycle.Gathered(
+        gathered = admission_cycle.CycleInput(
             root=self.catalog.root_of(record.cq),
             usage={},
             releasing=(),
@@ -60,17 +60,17 @@ class Asking:
             labels=self.installation.labels or {},
         )
         choice = choose(record, queue, gathered.market, {})
-        entry = cycle.entry(record, job.workload.sequence, choice)
+        entry = admission_cycle.entry(record, job.workload.sequence, choice)
         own = replace(
             entry,
             queued_at_ms=job.workload.queued_at_ms,
             local_queue=job.workload.local_queue,
         )
-        return cycle.asking(self.catalog, gathered, record, own)
+        return admission_cycle.asking(self.catalog, gathered, record, own)
 
     def changes(self, record: Submitted, now: int) -> Iterator[int]:
         """Instants at which time alone makes something else of a waiting job."""
-        if (deadline := cycle.deadline_ms(record)) is not None:
+        if (deadline := admission_cycle.deadline_ms(record)) is not None:
             yield deadline + 1
         for entry in record.options.get("placement", ()):
             yield record.created_at + 1000 * int(entry.get("after_pending_seconds", 0))
@@ -87,11 +87,11 @@ class Asking:
             record,
             assigned,
             list(self.sites.values()),
-            allowed=clusters_for(record, assignment.flavors, now),
+            allowed=allowed_clusters(record, assignment.flavors, now),
             now=now,
         )
         if placement.cluster is None:
-            return Gate(*unplaced(assignment.flavors, self.market, placement))
+            return Gate(*explain_unplaced(assignment.flavors, self.market, placement))
         self.where[record.id] = placement.cluster
         self.sites[placement.cluster] = busier(self.sites[placement.cluster], record, assigned)
         return None

@@ -13,7 +13,7 @@ from sluice.core.clusters.fleet import choose_cluster, needs_cedana, reasons
 from sluice.core.clusters.placement import Health
 from sluice.core.config.model import Gate
 from sluice.core.lifecycle.record import PodSetAssignment
-from sluice.core.passes.preferences import clusters_for
+from sluice.core.passes.placement_preferences import allowed_clusters
 from sluice.core.scheduling.flavors import PODS
 from sluice.core.values.reasons import Reason
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from sluice.core.lifecycle.record import Workload
 
 
-def reachable(
-    asking: model.Workload,
+def restrict_to_feasible_flavors(
+    asking: model.WorkloadInfo,
     workload: Workload,
     queue: model.ClusterQueue,
     sites: Sequence[Site],
     market: Market,
     now: int,
-) -> model.Workload:
+) -> model.WorkloadInfo:
     """The workload without flavors that no cluster takes; kept out if a group has no other."""
     if asking.gate is not None:
         return asking
@@ -56,7 +56,9 @@ def reachable(
     return replace(asking, pod_sets=pod_sets)
 
 
-def unplaced(flavors: frozenset[str], market: Market, placement: Placement) -> tuple[Reason, str]:
+def explain_unplaced(
+    flavors: frozenset[str], market: Market, placement: Placement
+) -> tuple[Reason, str]:
     """Why no cluster takes what quota would allow: what EC2 says first, then each cluster."""
     closed = [
         closure
@@ -72,7 +74,7 @@ def unplaced(flavors: frozenset[str], market: Market, placement: Placement) -> t
 
 
 def _taken(workload: Workload, flavor: str, sites: Sequence[Site], now: int) -> bool:
-    allowed = clusters_for(workload, frozenset({flavor}), now)
+    allowed = allowed_clusters(workload, frozenset({flavor}), now)
     return any(
         flavor in site.flavors
         and site.health is Health.READY
@@ -82,7 +84,7 @@ def _taken(workload: Workload, flavor: str, sites: Sequence[Site], now: int) -> 
     )
 
 
-def _needs(pod_set: model.PodSet, resources: Iterable[str]) -> bool:
+def _needs(pod_set: model.PodSetInfo, resources: Iterable[str]) -> bool:
     return any(resource in pod_set.requests or resource == PODS for resource in resources)
 
 
@@ -100,8 +102,8 @@ def _gate(
         PodSetAssignment(s.name, s.count, dict.fromkeys(resources, flavor))
         for s in workload.pod_sets
     ]
-    allowed = clusters_for(workload, flavors, now)
+    allowed = allowed_clusters(workload, flavors, now)
     placement = choose_cluster(
         workload, assigned, sites, allowed=allowed, closed=market.closed, now=now
     )
-    return Gate(*unplaced(flavors, market, placement))
+    return Gate(*explain_unplaced(flavors, market, placement))

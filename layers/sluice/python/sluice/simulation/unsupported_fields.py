@@ -32,7 +32,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
 _OF_CHECKS: Final = frozenset({"admissionChecks", "admissionChecksStrategy"})
 
 
-def notices(
+def list_unsupported_fields(
     labelled: Iterable[tuple[str, Any]], *, answered: bool, namespaces: bool, shared: bool
 ) -> Iterator[str]:
     """One line for each field.

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.simulation.outcome import Account, Node
+from sluice.simulation.outcome import BudgetState, QuotaNodeState
 
 if TYPE_CHECKING:
     from sluice.core.config.budget import Budget
-    from sluice.core.config.catalog import Catalog
-    from sluice.core.scheduling.admission import Scheduler
+    from sluice.core.config.catalog import QueueCatalog
     from sluice.core.scheduling.plan import Refusal
-    from sluice.simulation.outcome import Outcome
+    from sluice.core.scheduling.scheduler import Scheduler
+    from sluice.simulation.outcome import SimulationResult
     from sluice.simulation.queueing import Queueing
     from sluice.simulation.roots import Roots
 
 
-def read_off(
-    outcome: Outcome, catalog: Catalog, roots: Roots, queueing: Queueing, now_ms: int
+def summarize(
+    outcome: SimulationResult, catalog: QueueCatalog, roots: Roots, queueing: Queueing, now_ms: int
 ) -> None:
     """Tells the schedulers the last news and writes into the outcome what they know then."""
     start_ms = queueing.scenario.start_ms
@@ -36,7 +36,7 @@ def read_off(
             outcome.pending.append((job, decided.get(workload_id) or scheduler.why(workload_id)))
     outcome.pending += queueing.outsiders()
     outcome.budgets = [
-        Account(budget.name, _spent(budget, roots, start_ms + now_ms), budget.limit_microusd)
+        BudgetState(budget.name, _spent(budget, roots, start_ms + now_ms), budget.limit_microusd)
         for budget in catalog.budgets
     ]
     outcome.cluster_queues = [
@@ -52,8 +52,8 @@ def _spent(budget: Budget, roots: Roots, now: int) -> int:
     return sum(root.scheduler.spent(budget.name, now) for root in roots.all.values())
 
 
-def _node(name: str, scheduler: Scheduler) -> Node:
-    return Node(
+def _node(name: str, scheduler: Scheduler) -> QuotaNodeState:
+    return QuotaNodeState(
         name=name,
         usage=scheduler.usage(name),
         available=scheduler.available(name),

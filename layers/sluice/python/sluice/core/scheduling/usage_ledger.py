@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 
 from sluice.core.config.budget import Spending
 from sluice.core.scheduling.flavors import PODS
-from sluice.core.scheduling.preemption import Held, Holdings
+from sluice.core.scheduling.past_usage import LocalQueueUsage
+from sluice.core.scheduling.preemption import HolderIndex, QuotaHolder
 from sluice.core.scheduling.quota import QuotaTree
-from sluice.core.scheduling.usage import LocalQueueUsage
 
 if TYPE_CHECKING:
-    from sluice.core.config.catalog import Catalog
-    from sluice.core.config.model import Assignment, Policy, Workload
+    from sluice.core.config.catalog import QueueCatalog
+    from sluice.core.config.model import Assignment, Policy, WorkloadInfo
     from sluice.core.scheduling.quota import Cells
 
 
 NEVER_MS = 0  # before every instant: without a minimum, a clock that is ahead protects nobody
 
 
-class Books:
+class UsageLedger:
     """All holdings below one root."""
 
-    def __init__(self, catalog: Catalog, root: str, policy: Policy) -> None:
-        """Opens empty books; raises KeyError if `root` is no root of the catalog."""
+    def __init__(self, catalog: QueueCatalog, root: str, policy: Policy) -> None:
+        """Opens empty ledger; raises KeyError if `root` is no root of the catalog."""
         self.tree = QuotaTree(catalog, root)
         self.present: QuotaTree | None = None  # None: the same as the future view
         self.version = 0  # counts changes of the future view
-        self.holdings = Holdings(len(self.tree.names))
-        self.held: dict[str, Held] = {}
-        self.evicting: dict[str, Held] = {}
+        self.holdings = HolderIndex(len(self.tree.names))
+        self.held: dict[str, QuotaHolder] = {}
+        self.evicting: dict[str, QuotaHolder] = {}
         self.running: dict[int, int] = {}
         self.running_of_user: dict[tuple[int, str | None], int] = {}
         self.running_of_local_queue: dict[str, int] = {}
@@ -60,13 +60,13 @@ class Books:
     def count(
         self,
         node: int,
-        workload: Workload,
+        workload: WorkloadInfo,
         assignment: Assignment,
         since_ms: int,
         *,
         cells: Cells | None = None,
         new_in_pass: int = 0,
-    ) -> Held:
+    ) -> QuotaHolder:
         """Adds a holding to both views and all counters.
 
         `new_in_pass` numbers the pass that admits it; 0 for one that was admitted before.
@@ -75,7 +75,7 @@ class Books:
         if cells is None:
             cells = self._weigh(workload, assignment)
         min_run_ms = max(workload.min_run_ms, self._min_run_ms)
-        held = Held(
+        held = QuotaHolder(
             workload=workload,
             assignment=assignment,
             node=node,
@@ -131,7 +131,7 @@ class Books:
             self.spending.settle(workload_id, now_ms)
         return True
 
-    def evict(self, held: Held) -> None:
+    def evict(self, held: QuotaHolder) -> None:
         """Takes a holding out of the future view; it stays in the present until its release."""
         self._part_views()
         self.tree.remove(held.node, held.cells)
@@ -172,7 +172,7 @@ class Books:
         if not self.evicting and not self._places:
             self.present = None
 
-    def _weigh(self, workload: Workload, assignment: Assignment) -> Cells:
+    def _weigh(self, workload: WorkloadInfo, assignment: Assignment) -> Cells:
         """What an assignment weighs; a flavor that the queue no longer has weighs nothing."""
         requests = {pod_set.name: pod_set.requests for pod_set in workload.pod_sets}
         total: dict[int, int] = {}

@@ -8,12 +8,14 @@ from sluice.core.config.model import ClusterQueue, Policy
 from sluice.core.lifecycle.indexes import Place
 
 
-def orders_otherwise(queue: ClusterQueue, policy: Policy) -> bool:
+def reorders_queue(queue: ClusterQueue, policy: Policy) -> bool:
     """Whether somebody may go first who stands far behind by priority and time."""
     return policy.aging is not None or _by_usage(queue, policy)
 
 
-def proposed(places: Sequence[Place], heads: int, queue: ClusterQueue, policy: Policy) -> list[str]:
+def choose_candidates(
+    places: Sequence[Place], heads: int, queue: ClusterQueue, policy: Policy
+) -> list[str]:
     """Ids to read: the first `heads`, and as many again from the fronts of the groups.
 
     Groups are LocalQueues where past usage orders them, and priorities where waiting counts as

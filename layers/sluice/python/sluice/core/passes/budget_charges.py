@@ -77,17 +77,17 @@ def parse(document: Mapping[str, Any]) -> Budget:
     return budget
 
 
-def covering(budgets: Iterable[Budget], workload: model.Workload) -> list[Budget]:
+def covering(budgets: Iterable[Budget], workload: model.WorkloadInfo) -> list[Budget]:
     return [budget for budget in budgets if budget.covers(workload)]
 
 
 def priced(
-    asking: model.Workload,
+    asking: model.WorkloadInfo,
     workload: Workload,
     queue: model.ClusterQueue,
     sites: Sequence[Site],
     budgets: Sequence[Budget],
-) -> model.Workload:
+) -> model.WorkloadInfo:
     """The workload with what it costs on each flavor, if a budget wants to know.
 
     The dearest cluster that offers a flavor counts. A flavor whose price nobody knows is left
@@ -114,7 +114,7 @@ def priced(
     return replace(known, pod_sets=pod_sets)
 
 
-def _costs(asking: model.Workload, sites: Sequence[Site]) -> dict[str, int]:
+def _costs(asking: model.WorkloadInfo, sites: Sequence[Site]) -> dict[str, int]:
     """Flavor → micro-dollars an hour for all pods."""
     request: dict[str, int] = {}
     for pod_set in asking.pod_sets:
@@ -138,7 +138,7 @@ def _no_price(flavors: Sequence[str]) -> Gate:
 
 def charges(
     budgets: Iterable[Budget],
-    asking: model.Workload,
+    asking: model.WorkloadInfo,
     assignment: model.Assignment,
     workload: Workload,
     now: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Yielding:
+class PreemptionHistory:
     """Evictions since anything else last changed.
 
     A workload may not evict one that it yielded to, directly or through others: with fair sharing

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
-def selected(
-    asking: model.Workload,
+def restrict_to_selected_namespaces(
+    asking: model.WorkloadInfo,
     namespace: str,
     queue: model.ClusterQueue,
     labels: Mapping[str, Mapping[str, str]],
-) -> model.Workload:
+) -> model.WorkloadInfo:
     """The workload, kept out if its namespace has not the labels that the queue selects.
 
     `labels` are those of namespaces, as far as they are known; its name is a label of each.
@@ -41,7 +41,9 @@ def selected(
     return replace(asking, gate=Gate(Reason.NAMESPACE_NOT_SELECTED, message))
 
 
-def clusters_for(workload: Workload, flavors: frozenset[str], now: int) -> tuple[str, ...] | None:
+def allowed_clusters(
+    workload: Workload, flavors: frozenset[str], now: int
+) -> tuple[str, ...] | None:
     """The clusters that `placement` allows for these flavors, best first; None: any."""
     allowed: list[str] | None = None
     for flavor in sorted(flavors):
@@ -53,9 +55,9 @@ def clusters_for(workload: Workload, flavors: frozenset[str], now: int) -> tuple
     return None if allowed is None else tuple(allowed)
 
 
-def narrowed(
-    asking: model.Workload, workload: Workload, queue: model.ClusterQueue, now: int
-) -> model.Workload:
+def restrict_to_placement(
+    asking: model.WorkloadInfo, workload: Workload, queue: model.ClusterQueue, now: int
+) -> model.WorkloadInfo:
     """The workload as the scheduler sees it, with its pods' flavors in the order of its wishes."""
     if not workload.options.get("placement"):
         return asking

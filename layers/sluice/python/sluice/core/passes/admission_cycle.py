@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from sluice.core.clusters.fallback import ANY_FLAVOR, Choice, Market, Taken, choose
 from sluice.core.clusters.fleet import Site, busier, choose_cluster, reasons
 from sluice.core.config import model
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import limit_microusd
@@ -29,20 +29,25 @@ from sluice.core.lifecycle.record import (
 )
 from sluice.core.lifecycle.reservations import Cells, added, cells, held_by, negative, per_resource
 from sluice.core.lifecycle.runs import queued_at
-from sluice.core.passes.preferences import clusters_for, narrowed, selected
-from sluice.core.passes.reach import reachable, unplaced
-from sluice.core.passes.spending import charges, priced, spent_after, spent_now
-from sluice.core.scheduling.admission import Plan, PreemptionStep, Refusal, Scheduler
-from sluice.core.scheduling.usage import PastUse
+from sluice.core.passes.budget_charges import charges, priced, spent_after, spent_now
+from sluice.core.passes.cluster_feasibility import explain_unplaced, restrict_to_feasible_flavors
+from sluice.core.passes.placement_preferences import (
+    allowed_clusters,
+    restrict_to_placement,
+    restrict_to_selected_namespaces,
+)
+from sluice.core.scheduling.past_usage import PastUsage
+from sluice.core.scheduling.scheduler import Plan, PreemptionStep, Refusal, Scheduler
 from sluice.core.values.reasons import Reason
 
 MOST_PASSES = 20
-PEACE_MS = 600_000  # how long nobody evicts whom it yielded to
-UNLISTED = "ledger/"  # prefix of the stand-ins for quota whose holders were not read
+# After a workload yields, it may not preempt its preemptor for this long.
+PREEMPTION_COOLDOWN_MS = 600_000
+UNLISTED_PREFIX = "ledger/"  # prefix of the stand-ins for quota whose holders were not read
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class CycleInput:
     """All that a cycle decides on. `usage` is the ledger's; times are epoch ms.
 
     `holders` are the workloads that hold quota, where somebody may have to yield; quota of holders
@@ -62,13 +67,13 @@ class Gathered:
     sites: Sequence[Site]
     now: int
     parked: frozenset[str] = frozenset()
-    past: Mapping[str, PastUse] | None = None
+    past: Mapping[str, PastUsage] | None = None
     spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LedgerStep:
     """One change of a record, and what it adds to its ClusterQueue's usage (or gives back)."""
 
     change: Change
@@ -83,24 +88,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Cycle:
+class CyclePlan:
     """In the order in which they must be committed: releases first, then admissions."""
 
-    released: tuple[Step, ...]
-    admitted: tuple[Step, ...]
-    preempted: tuple[Step, ...]
+    released: tuple[LedgerStep, ...]
+    admitted: tuple[LedgerStep, ...]
+    preempted: tuple[LedgerStep, ...]
     refusals: Mapping[str, Refusal]
     plan: Plan | None = field(default=None, compare=False)
-    expired: tuple[Step, ...] = ()
+    expired: tuple[LedgerStep, ...] = ()
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[LedgerStep, ...]:
         return (*self.released, *self.expired, *self.admitted, *self.preempted)
 
 
 def decide(
-    catalog: Catalog, gathered: Gathered, policy: model.Policy, *, of_all: bool = False
-) -> Cycle:
+    catalog: QueueCatalog, gathered: CycleInput, policy: model.Policy, *, of_all: bool = False
+) -> CyclePlan:
     """Same input, same cycle.
 
     With `of_all` the refusals tell of everybody who goes on waiting, else of the first among equals
@@ -108,7 +113,7 @@ def decide(
     """
     now = gathered.now
     released = tuple(
-        Step(lifecycle.release(w, now), w.reservation.cq, negative(held_by(w)))
+        LedgerStep(lifecycle.release(w, now), w.reservation.cq, negative(held_by(w)))
         for w in gathered.releasing
         if awaits_release(w) and w.reservation is not None
     )
@@ -139,12 +144,12 @@ def decide(
             workload,
             assigned,
             sites,
-            allowed=clusters_for(workload, flavors, now),
+            allowed=allowed_clusters(workload, flavors, now),
             closed=gathered.market.closed,
             now=now,
         )
         if placement.cluster is None:
-            why, message = unplaced(flavors, gathered.market, placement)
+            why, message = explain_unplaced(flavors, gathered.market, placement)
             refusals[workload.id] = Refusal(workload.id, workload.cq, why, message, 0)
             continue
         cluster, cq = placement.cluster, admission.cluster_queue
@@ -171,14 +176,16 @@ def decide(
         change = lifecycle.admit(
             workload, reservation, gathered.root, now, reasons(placement), costs, asked_of
         )
-        admitted.append(Step(change, cq, weight))
+        admitted.append(LedgerStep(change, cq, weight))
     preempted = [
-        Step(lifecycle.reclaim(victim, preemption(step.by, step.reason)), step.cluster_queue, {})
+        LedgerStep(
+            lifecycle.reclaim(victim, preemption(step.by, step.reason)), step.cluster_queue, {}
+        )
         for step in plan.preemptions
         if (victim := holders.get(step.victim))
         and victim.state in (State.ADMITTED, State.DISPATCHED)
     ]
-    return Cycle(released, tuple(admitted), tuple(preempted), refusals, plan, expired)
+    return CyclePlan(released, tuple(admitted), tuple(preempted), refusals, plan, expired)
 
 
 def run(scheduler: Scheduler, now: int) -> Plan:
@@ -219,8 +226,8 @@ def _admitted(plan: Plan) -> set[str]:
 
 
 def schedule(
-    catalog: Catalog,
-    gathered: Gathered,
+    catalog: QueueCatalog,
+    gathered: CycleInput,
     usage: Mapping[str, Mapping[str, int]],
     policy: model.Policy,
 ) -> Scheduler:
@@ -248,7 +255,7 @@ def schedule(
     return scheduler
 
 
-def _line_up(scheduler: Scheduler, gathered: Gathered, catalog: Catalog) -> None:
+def _line_up(scheduler: Scheduler, gathered: CycleInput, catalog: QueueCatalog) -> None:
     """Those who wait, with what earlier passes decided about them."""
     expected = preemptors((*gathered.holders, *gathered.releasing))
     parked = gathered.parked - expected
@@ -272,11 +279,13 @@ def yielded(workloads: Iterable[Workload], now: int) -> Iterator[tuple[str, str]
     """Who yielded to whom within the last minutes, as the accounts of their runs tell."""
     for workload in workloads:
         last = workload.runs[-1] if workload.runs else {}
-        if last.get("by") and now - last["ended_at"] < PEACE_MS:
+        if last.get("by") and now - last["ended_at"] < PREEMPTION_COOLDOWN_MS:
             yield workload.id, last["by"]
 
 
-def used_after(usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]) -> dict[str, Cells]:
+def used_after(
+    usage: Mapping[str, Mapping[str, int]], steps: Iterable[LedgerStep]
+) -> dict[str, Cells]:
     """Raises ValueError if a release finds less in the ledger than it gives back."""
     total = {cq: dict(amounts) for cq, amounts in usage.items()}
     for step in steps:
@@ -285,31 +294,31 @@ def used_after(usage: Mapping[str, Mapping[str, int]], steps: Iterable[Step]) ->
     return total
 
 
-def accounts(gathered: Gathered, settings: model.AdmissionFairSharing) -> Mapping[str, PastUse]:
+def accounts(gathered: CycleInput, settings: model.AdmissionFairSharing) -> Mapping[str, PastUsage]:
     """Past usage as the ledger has it; where it has none, counting begins with the holders."""
     if gathered.past is not None:
         return gathered.past
-    opened: dict[str, PastUse] = {}
+    opened: dict[str, PastUsage] = {}
     for holder in gathered.holders:
-        account = opened.get(holder.queue, PastUse(gathered.now))
+        account = opened.get(holder.queue, PastUsage(gathered.now))
         used = per_resource(held_by(holder))
         opened[holder.queue] = account.started(used, gathered.now, settings, penalty=False)
     return opened
 
 
 def past_after(
-    past: Mapping[str, PastUse],
-    steps: Iterable[Step],
+    past: Mapping[str, PastUsage],
+    steps: Iterable[LedgerStep],
     settings: model.AdmissionFairSharing,
     now: int,
-) -> dict[str, PastUse]:
+) -> dict[str, PastUsage]:
     """The accounts once these steps are done; one that is as good as none vanishes."""
     total = dict(past)
     for step in steps:
         if not step.weight:
             continue
         before = step.change.before
-        account = total.get(before.queue, PastUse(now))
+        account = total.get(before.queue, PastUsage(now))
         if before.reservation is None:
             used = per_resource(step.weight)
             account = account.started(used, now, settings, penalty=True)
@@ -334,21 +343,21 @@ def is_late(workload: Workload, now: int) -> bool:
     return deadline is not None and deadline < now
 
 
-def expiry(workload: Workload, now: int) -> Step:
+def expiry(workload: Workload, now: int) -> LedgerStep:
     seconds = workload.options["deadlines"]["max_pending_seconds"]
     message = f"it waited longer than its deadlines.maxPending of {seconds} s"
     change = lifecycle.cancel_pending(workload, message, now, Reason.DEADLINE_PASSED)
-    return Step(change, workload.cq, {})
+    return LedgerStep(change, workload.cq, {})
 
 
-def entry(workload: Workload, sequence: int = 0, choice: Choice = ANY_FLAVOR) -> model.Workload:
+def entry(workload: Workload, sequence: int = 0, choice: Choice = ANY_FLAVOR) -> model.WorkloadInfo:
     """A record as the scheduler sees it."""
     options = workload.options
-    return model.Workload(
+    return model.WorkloadInfo(
         id=workload.id,
         cluster_queue=workload.cq,
         pod_sets=tuple(
-            model.PodSet(s.name, s.count, s.requests, s.min_count, flavors=allowed(s, choice))
+            model.PodSetInfo(s.name, s.count, s.requests, s.min_count, flavors=allowed(s, choice))
             for s in workload.pod_sets
         ),
         priority=workload.priority,
@@ -373,13 +382,15 @@ def allowed(pod_set: PodSet, choice: Choice) -> tuple[str, ...] | None:
 
 
 def asking(
-    catalog: Catalog, gathered: Gathered, workload: Workload, plain: model.Workload
-) -> model.Workload:
+    catalog: QueueCatalog, gathered: CycleInput, workload: Workload, plain: model.WorkloadInfo
+) -> model.WorkloadInfo:
     """A waiting record as the scheduler sees it, with its wishes and prices."""
     queue = catalog.cluster_queues[workload.cq]
-    wanted = narrowed(plain, workload, queue, gathered.now)
-    wanted = selected(wanted, workload.namespace, queue, gathered.labels)
-    wanted = reachable(wanted, workload, queue, gathered.sites, gathered.market, gathered.now)
+    wanted = restrict_to_placement(plain, workload, queue, gathered.now)
+    wanted = restrict_to_selected_namespaces(wanted, workload.namespace, queue, gathered.labels)
+    wanted = restrict_to_feasible_flavors(
+        wanted, workload, queue, gathered.sites, gathered.market, gathered.now
+    )
     return priced(wanted, workload, queue, gathered.sites, catalog.budgets)
 
 
@@ -409,9 +420,9 @@ def unlisted(cq: str, amounts: Cells) -> model.Holding:
     pod_sets, assigned = [], []
     for number, (key, amount) in enumerate(sorted(amounts.items())):
         flavor, resource = key.split("|", 1)
-        pod_sets.append(model.PodSet(str(number), 1, {resource: amount}))
+        pod_sets.append(model.PodSetInfo(str(number), 1, {resource: amount}))
         assigned.append(model.PodSetAssignment(str(number), 1, {resource: flavor}))
-    workload = model.Workload(f"{UNLISTED}{cq}", cq, tuple(pod_sets), preemptible=False)
+    workload = model.WorkloadInfo(f"{UNLISTED_PREFIX}{cq}", cq, tuple(pod_sets), preemptible=False)
     return model.Holding(workload, model.Assignment(tuple(assigned)), since_ms=0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.core.config.catalog import Catalog
+from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import ClusterQueue
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.reservations import held_by, total
@@ -13,7 +13,7 @@ from sluice.core.scheduling.quota import QuotaTree
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class FlavorRoom:
     """One flavor that could provide some of a workload's resources, with the tree's numbers.
 
     Everything is by resource, in base units; `cells` are the tree's (cell, amount).
@@ -36,7 +36,9 @@ class Option:
         return all(self.potential[r] >= amount for r, amount in self.request.items())
 
 
-def tree_in_use(queues: Catalog, root: str, usage: Mapping[str, Mapping[str, int]]) -> QuotaTree:
+def tree_in_use(
+    queues: QueueCatalog, root: str, usage: Mapping[str, Mapping[str, int]]
+) -> QuotaTree:
     """The quota tree of a root with the usage of its ledger."""
     tree = QuotaTree(queues, root)
     for cq, amounts in usage.items():
@@ -60,7 +62,9 @@ def _cells(tree: QuotaTree, amounts: Mapping[str, int]) -> tuple[tuple[int, int]
     return tuple(found)
 
 
-def options_of(workload: Workload, queue: ClusterQueue, tree: QuotaTree) -> Iterator[Option]:
+def list_flavor_rooms(
+    workload: Workload, queue: ClusterQueue, tree: QuotaTree
+) -> Iterator[FlavorRoom]:
     """Every flavor that the queue offers for the workload, in the order in which it is tried."""
     node = tree.index[queue.name]
     asked = total(workload.pod_sets)
@@ -73,7 +77,7 @@ def options_of(workload: Workload, queue: ClusterQueue, tree: QuotaTree) -> Iter
             if allowed and flavor.name not in allowed:
                 continue
             cell = {r: tree.cell_index[flavor.name, r] for r in request}
-            yield Option(
+            yield FlavorRoom(
                 flavor=flavor.name,
                 request=request,
                 nominal={r: tree.nominal[c][node] for r, c in cell.items()},
@@ -84,18 +88,18 @@ def options_of(workload: Workload, queue: ClusterQueue, tree: QuotaTree) -> Iter
             )
 
 
-def choices(
+def list_flavor_choices(
     workload: Workload, queue: ClusterQueue, tree: QuotaTree
 ) -> list[list[tuple[tuple[int, int], ...]]]:
     """By group of resources, what each flavor would have to give."""
     groups: dict[tuple[str, ...], list[tuple[tuple[int, int], ...]]] = {}
-    for option in options_of(workload, queue, tree):
+    for option in list_flavor_rooms(workload, queue, tree):
         groups.setdefault(tuple(option.request), []).append(option.cells)
     return list(groups.values())
 
 
-def enough_endings(
-    workload: Workload, option: Option, holders: Sequence[Workload], tree: QuotaTree
+def fewest_endings(
+    workload: Workload, option: FlavorRoom, holders: Sequence[Workload], tree: QuotaTree
 ) -> list[Workload]:
     """The fewest of the largest holders whose end makes room; none if even all do not."""
     node = tree.index[workload.cq]

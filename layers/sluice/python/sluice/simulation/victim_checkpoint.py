@@ -28,20 +28,20 @@ EVERYWHERE = Capability(kubelet=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CheckpointedWork:
     """Milliseconds: `dump_ms` until it is gone, and how much of what it ran is not done again."""
 
     dump_ms: int
     kept_ms: int
 
 
-def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> Kept:
+def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> CheckpointedWork:
     """`within_ms` is how long its root's policy waits for a dump."""
     asked = mode(record.options)
     if asked is CheckpointMode.NONE:
-        return Kept(0, 0)
+        return CheckpointedWork(0, 0)
     if asked not in DUMPING:
-        return Kept(0, ran_ms)  # it saves itself within its grace
+        return CheckpointedWork(0, ran_ms)  # it saves itself within its grace
     gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in record.pod_sets)
     driver = select(asked, EVERYWHERE, containers=1, gpus=gpus).driver
     weighed = fit(
@@ -52,6 +52,6 @@ def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> Kept:
         bandwidth=Bandwidth(),
     )
     if within_ms and weighed.action is Action.DUMP:
-        return Kept(weighed.needs_ms, ran_ms)
+        return CheckpointedWork(weighed.needs_ms, ran_ms)
     interval_ms = 1000 * int((record.options.get("checkpoint") or {}).get("interval_seconds", 0))
-    return Kept(0, ran_ms - ran_ms % interval_ms if interval_ms else 0)
+    return CheckpointedWork(0, ran_ms - ran_ms % interval_ms if interval_ms else 0)

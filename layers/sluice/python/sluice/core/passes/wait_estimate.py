@@ -21,7 +21,7 @@ Range: TypeAlias = tuple[int, int | None]  # ms, at least and at most; None: nob
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedEstimate:
     """One in line: for each of its groups of resources the flavors that it may get, in order."""
 
     node: int
@@ -30,7 +30,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class RunningEstimate:
     """One that holds quota, and how long it still does."""
 
     node: int
@@ -38,7 +38,7 @@ class Holding:
     lasts: Range
 
 
-def lasts(workload: Workload, runtimes: Sequence[int], now: int) -> Range:
+def remaining_runtime(workload: Workload, runtimes: Sequence[int], now: int) -> Range:
     """How long it still runs; `runtimes` in ms are those of finished runs of its queue.
 
     By its own `deadlines.expectedRuntime`, else between the quartiles of the runtimes that are
@@ -59,8 +59,12 @@ def lasts(workload: Workload, runtimes: Sequence[int], now: int) -> Range:
     return least, most
 
 
-def wait(
-    tree: QuotaTree, holding: Sequence[Holding], line: Sequence[Waiting], *, strict: bool
+def estimate_wait(
+    tree: QuotaTree,
+    holding: Sequence[RunningEstimate],
+    line: Sequence[QueuedEstimate],
+    *,
+    strict: bool,
 ) -> Range:
     """When the last of the line gets its quota; the tree counts the holders and is left alone."""
     least = _wait(tree.twin(), holding, line, strict=strict, at_most=False)
@@ -70,8 +74,8 @@ def wait(
 
 def _wait(
     tree: QuotaTree,
-    holding: Sequence[Holding],
-    line: Sequence[Waiting],
+    holding: Sequence[RunningEstimate],
+    line: Sequence[QueuedEstimate],
     *,
     strict: bool,
     at_most: bool,
@@ -100,8 +104,8 @@ def _wait(
 
 
 def _starting(
-    tree: QuotaTree, waiting: Sequence[Waiting], *, strict: bool
-) -> Iterator[tuple[Waiting, Cells]]:
+    tree: QuotaTree, waiting: Sequence[QueuedEstimate], *, strict: bool
+) -> Iterator[tuple[QueuedEstimate, Cells]]:
     """Those who get their quota now; the tree counts them from then on."""
     for one in list(waiting):
         cells = _taken(tree, one)
@@ -111,7 +115,7 @@ def _starting(
             return
 
 
-def _taken(tree: QuotaTree, one: Waiting) -> Cells | None:
+def _taken(tree: QuotaTree, one: QueuedEstimate) -> Cells | None:
     """Takes the first flavors that fit, all groups or none."""
     taken: list[tuple[int, int]] = []
     for options in one.groups:

@@ -6,26 +6,26 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from sluice.core.scheduling.admission_pass import AdmissionPass, Desk
-from sluice.core.scheduling.books import Books
+from sluice.core.scheduling.admission_pass import AdmissionPass, PassContext
+from sluice.core.scheduling.dominant_share import DominantShares
 from sluice.core.scheduling.explanation import explain
-from sluice.core.scheduling.fairness import Shares
-from sluice.core.scheduling.lobby import Lobby
 from sluice.core.scheduling.nomination import Nominator
+from sluice.core.scheduling.pending_workloads import PendingWorkloads
 from sluice.core.scheduling.plan import Admission, Plan, PreemptionStep, Refusal
 from sluice.core.scheduling.preemption import VictimSearch
-from sluice.core.scheduling.waiting import open_queue
-from sluice.core.scheduling.yielding import Yielding
+from sluice.core.scheduling.preemption_history import PreemptionHistory
+from sluice.core.scheduling.usage_ledger import UsageLedger
+from sluice.core.scheduling.waiting_queue import open_queue
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sluice.core.config.catalog import Catalog
-    from sluice.core.config.model import Holding, Policy, Workload
-    from sluice.core.scheduling.backlog import Line
+    from sluice.core.config.catalog import QueueCatalog
+    from sluice.core.config.model import Holding, Policy, WorkloadInfo
+    from sluice.core.scheduling.backlog import EquivalenceClass
+    from sluice.core.scheduling.past_usage import PastUsage
     from sluice.core.scheduling.quota import QuotaTree
-    from sluice.core.scheduling.usage import PastUse
 
 __all__ = ["Admission", "Plan", "PreemptionStep", "Refusal", "Scheduler"]
 
@@ -37,29 +37,29 @@ class Scheduler:
     workload that it yields to.
     """
 
-    def __init__(self, catalog: Catalog, root: str, policy: Policy) -> None:
+    def __init__(self, catalog: QueueCatalog, root: str, policy: Policy) -> None:
         """Takes a root of `catalog.roots()`; raises KeyError for any other name."""
         self.root = root
         self._catalog = catalog
         self._policy = policy
-        self._books = books = Books(catalog, root, policy)
-        tree = books.tree
-        self._shares = Shares(tree)
-        self._yielding = Yielding()
+        self._ledger = ledger = UsageLedger(catalog, root, policy)
+        tree = ledger.tree
+        self._shares = DominantShares(tree)
+        self._history = PreemptionHistory()
         self._search = VictimSearch(
             tree,
             self._shares,
-            books.holdings,
+            ledger.holdings,
             policy,
             self._past_usage_behind,
-            self._yielding,
+            self._history,
             frozenset(
                 node
                 for name, node in tree.index.items()
                 if tree.is_queue[node] and catalog.cluster_queues[name].usage_based_admission
             ),
         )
-        self._lobby = Lobby(
+        self._pending = PendingWorkloads(
             {
                 name: open_queue(catalog.cluster_queues[name], node, catalog, tree, policy)
                 for name, node in tree.index.items()
@@ -67,32 +67,32 @@ class Scheduler:
             }
         )
         fair = policy.fair_sharing is not None
-        self._desk = Desk(
+        self._context = PassContext(
             policy=policy,
-            books=books,
-            lobby=self._lobby,
+            ledger=ledger,
+            pending=self._pending,
             shares=self._shares,
             search=self._search,
-            nominator=Nominator(books, self._search, fair_sharing=fair),
-            yielding=self._yielding,
+            nominator=Nominator(ledger, self._search, fair_sharing=fair),
+            history=self._history,
         )
         self._now_ms = 0
         self._freed = False
         self._changed = True
-        self._stood_back: set[Line] = set()  # in the last pass
+        self._stood_back: set[EquivalenceClass] = set()  # in the last pass
 
     # Work comes and goes
 
-    def enqueue(self, workload: Workload, *, parked: bool = False) -> None:
+    def enqueue(self, workload: WorkloadInfo, *, parked: bool = False) -> None:
         """Adds a waiting workload, or replaces the waiting one of the same id.
 
         `parked` says that an earlier pass refused it and nothing was released since.
         Raises KeyError for a ClusterQueue that is not below this root.
         """
         self.remove(workload.id)
-        if not self._yielding.has_yielded(workload.id):
-            self._yielding.forget()  # a newcomer
-        if self._lobby.enter(workload, parked=parked):
+        if not self._history.has_yielded(workload.id):
+            self._history.forget()  # a newcomer
+        if self._pending.enter(workload, parked=parked):
             self._changed = True
 
     def make_room_for(self, workload_id: str) -> None:
@@ -100,29 +100,29 @@ class Scheduler:
 
         What they give back is kept for it (or an equal one ahead of it) before anybody else.
         """
-        self._lobby.made_room_for[workload_id] = None
+        self._pending.made_room_for[workload_id] = None
 
     def note_yield(self, victim: str, preemptor: str) -> None:
         """Says that one yielded to the other lately, so that it may not evict it in turn.
 
         To be called after `enqueue`, since a newcomer makes all that forgotten.
         """
-        self._yielding.note(victim, preemptor)
+        self._history.note(victim, preemptor)
 
     def hold(self, holding: Holding) -> None:
         """Counts a workload that already holds quota, even beyond quota, as after a quota cut."""
         workload = holding.workload
-        node = self._lobby.queues[workload.cluster_queue].node
-        held = self._books.count(node, workload, holding.assignment, holding.since_ms)
+        node = self._pending.queues[workload.cluster_queue].node
+        held = self._ledger.count(node, workload, holding.assignment, holding.since_ms)
         if holding.checkpoint_at_ms is not None:
             self.checkpointed(workload.id, holding.checkpoint_at_ms)
         if holding.evicting:
-            self._books.evict(held)
+            self._ledger.evict(held)
         self._changed = True
 
     def checkpointed(self, workload_id: str, at_ms: int) -> None:
         """Notes a durable checkpoint of an admitted workload; unknown ids are ignored."""
-        held = self._books.held.get(workload_id)
+        held = self._ledger.held.get(workload_id)
         if held is not None:
             held.saved_at_ms = max(held.saved_at_ms, at_ms)
             held.has_checkpoint = True
@@ -133,34 +133,34 @@ class Scheduler:
         `now_ms` is when it stopped, for past usage and budgets; by default the last pass.
         """
         at_ms = self._now_ms if now_ms is None else now_ms
-        if workload_id in self._books.held and workload_id not in self._books.evicting:
-            self._yielding.forget()  # it finished
-        self._freed = self._books.release(workload_id, at_ms) or self._freed
+        if workload_id in self._ledger.held and workload_id not in self._ledger.evicting:
+            self._history.forget()  # it finished
+        self._freed = self._ledger.release(workload_id, at_ms) or self._freed
 
     def remove(self, workload_id: str) -> None:
         """Forgets a waiting workload; unknown ids are ignored."""
-        if self._lobby.pending.pop(workload_id, None) is not None:
-            self._books.give_up_place(workload_id)
+        if self._pending.preemptors.pop(workload_id, None) is not None:
+            self._ledger.give_up_place(workload_id)
             self._freed = True
         else:
-            self._lobby.leave(workload_id)
+            self._pending.leave(workload_id)
 
     def set_local_queue_usage(
         self, local_queue: str, consumed: Mapping[str, float], at_ms: int
     ) -> None:
         """Sets past usage per resource; without admission fair sharing it counts for nothing."""
-        if self._books.past is not None:
-            self._books.past.set_consumed(local_queue, consumed, at_ms)
+        if self._ledger.past is not None:
+            self._ledger.past.set_consumed(local_queue, consumed, at_ms)
 
-    def set_account(self, local_queue: str, account: PastUse) -> None:
+    def set_account(self, local_queue: str, account: PastUsage) -> None:
         """Replaces all that is known of a LocalQueue's past usage, present use included."""
-        if self._books.past is not None:
-            self._books.past.set_account(local_queue, account)
+        if self._ledger.past is not None:
+            self._ledger.past.set_account(local_queue, account)
 
     def set_spent(self, budget: str, microusd: int, now_ms: int) -> None:
         """Sets what the present window of a budget has cost; raises KeyError if there is none."""
         budgets = {each.name: each for each in self._catalog.budgets}
-        self._books.spending.set_spent(budgets[budget], microusd, now_ms)
+        self._ledger.spending.set_spent(budgets[budget], microusd, now_ms)
 
     # The pass
 
@@ -173,9 +173,9 @@ class Scheduler:
         self._now_ms = now_ms
         self._search.pass_number += 1
         self._search.spared_new = False
-        for workload in self._lobby.open_gates(now_ms):
+        for workload in self._pending.open_gates(now_ms):
             self.enqueue(workload)
-        current = AdmissionPass(self._desk, now_ms)
+        current = AdmissionPass(self._context, now_ms)
         current.run(freed=self._freed)
         # Whom the pass admitted itself, the next one may evict for somebody that it set aside.
         self._freed = self._search.spared_new
@@ -192,29 +192,29 @@ class Scheduler:
 
     def next_wakeup_ms(self) -> int | None:
         """When time alone can change a decision: a gate opens, a protection or a window ends."""
-        times = (*self._desk.wakeups[:1], *self._lobby.next_gate_ms())
+        times = (*self._context.wakeups[:1], *self._pending.next_gate_ms())
         return min(times, default=None)
 
-    def _past_usage_behind(self, workload: Workload) -> float:
+    def _past_usage_behind(self, workload: WorkloadInfo) -> float:
         if workload.local_queue is None:
             return 0.0
-        return self._books.past_usage(workload.local_queue, self._now_ms)
+        return self._ledger.past_usage(workload.local_queue, self._now_ms)
 
     # Questions
 
     def why(self, workload_id: str) -> Refusal:
         """Why a waiting workload waits; raises KeyError if it does not wait here."""
-        queue = self._lobby.waiting_in.get(workload_id)
+        queue = self._pending.waiting_in.get(workload_id)
         if queue is None:
             return self._why_outside_the_order(workload_id)
         item = queue.backlog.waiting[workload_id]
         ahead, first = queue.backlog.ahead_of(item)
         reason, text = explain(
-            self._books,
+            self._ledger,
             queue,
             item[4],
             item[3],
-            head=queue.head(self._books, self._now_ms),
+            head=queue.head(self._ledger, self._now_ms),
             shares=self._shares if self._policy.fair_sharing is not None else None,
             settled=not self.has_candidates() or (item[4] in self._stood_back and not self._freed),
             now_ms=self._now_ms,
@@ -224,35 +224,38 @@ class Scheduler:
         return Refusal(workload_id, queue.config.name, reason, text, ahead)
 
     def _why_outside_the_order(self, workload_id: str) -> Refusal:
-        lobby = self._lobby
-        if workload_id in lobby.pending:
-            workload, reason = lobby.pending[workload_id].workload, Reason.WAITING_FOR_PREEMPTED
-            stopping = len(self._books.evicting)
+        pending = self._pending
+        if workload_id in pending.preemptors:
+            workload, reason = (
+                pending.preemptors[workload_id].workload,
+                Reason.WAITING_FOR_PREEMPTED,
+            )
+            stopping = len(self._ledger.evicting)
             text = "all that were preempted for it have stopped; the next pass admits it"
             if stopping:
                 text = f"its place is held until {stopping} preempted workload(s) have stopped"
-        elif workload_id in lobby.gated:
-            workload, gate = lobby.gated[workload_id]
+        elif workload_id in pending.gated:
+            workload, gate = pending.gated[workload_id]
             reason, text = Reason(gate.code), gate.message
         else:
-            workload, reason = lobby.expired[workload_id], Reason.DEADLINE_PASSED
+            workload, reason = pending.expired[workload_id], Reason.DEADLINE_PASSED
             text = "it was not admitted before its deadline"
         return Refusal(workload_id, workload.cluster_queue, reason, text, 0)
 
-    def _refusals(self, refused: Iterable[Line]) -> dict[str, Refusal]:
+    def _refusals(self, refused: Iterable[EquivalenceClass]) -> dict[str, Refusal]:
         fronts = [front[2] for line in refused if (front := line.front()) is not None]
         ids = dict.fromkeys(
-            [*fronts, *self._lobby.pending, *self._lobby.gated, *self._lobby.expired]
+            [*fronts, *self._pending.preemptors, *self._pending.gated, *self._pending.expired]
         )
         return {workload_id: self.why(workload_id) for workload_id in ids}
 
     def waiting(self) -> int:
         """How many workloads wait, whatever for."""
-        return len(self._lobby)
+        return len(self._pending)
 
     def waiting_ids(self) -> list[str]:
         """Every waiting workload's id, sorted."""
-        return self._lobby.ids()
+        return self._pending.ids()
 
     def usage(self, node: str) -> dict[tuple[str, str], int]:
         """Usage of a ClusterQueue or Cohort per (flavor, resource), victims included.
@@ -273,7 +276,7 @@ class Scheduler:
     def _per_cell(
         self, node: str, value: Callable[[QuotaTree, int, int], int]
     ) -> dict[tuple[str, str], int]:
-        tree = self._books.now
+        tree = self._ledger.now
         at = tree.index[node]
         return {
             key: value(tree, at, cell)
@@ -283,19 +286,19 @@ class Scheduler:
 
     def share(self, node: str) -> tuple[int, str]:
         """Dominant share as Kueue reports it, and its resource; (0, "") if nothing is borrowed."""
-        tree = self._books.now
-        share = Shares(tree).share(tree.index[node])
+        tree = self._ledger.now
+        share = DominantShares(tree).share(tree.index[node])
         return share.rounded(), share.resource
 
     def consumed(self, local_queue: str, now_ms: int) -> dict[str, float]:
         """Faded past usage of a LocalQueue; empty without admission fair sharing."""
-        past = self._books.past
+        past = self._ledger.past
         return {} if past is None else past.consumed(local_queue, now_ms)
 
     def spent(self, budget: str, now_ms: int) -> int:
         """Micro-dollars spent or committed in a budget's present window; KeyError if unknown."""
         budgets = {each.name: each for each in self._catalog.budgets}
-        return self._books.spending.spent(budgets[budget], now_ms)
+        return self._ledger.spending.spent(budgets[budget], now_ms)
 
     def copy(self) -> Scheduler:
         """An independent scheduler in the same state, for what-if questions."""
