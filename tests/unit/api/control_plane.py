@@ -12,7 +12,7 @@ from typing import Any
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Workload
 from sluice.core.values.identity import workload_id
-from sluice.ports import CatalogEdit
+from sluice.ports import CatalogEdit, StreamRecord
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.admitting.submit import Message, Submit
 from sluice.usecases.api import Api
@@ -33,7 +33,7 @@ from sluice.usecases.steering.drain import Drain
 from sluice.usecases.steering.ledger_audit import LedgerAudit
 from sluice.usecases.steering.moves import Moves
 from sluice.usecases.steering.steer import Steer
-from sluice.usecases.upkeep.relay import Changed, Relay
+from sluice.usecases.upkeep.relay import Relay
 
 from functions.api import handler
 from tests.fakes import (
@@ -290,7 +290,7 @@ class ControlPlane:
         for name in self.catalog.snapshot().of("Cluster").keys() - self.silent:
             beat(self.nodes, name, self.clock.now())
         while self.workloads.changed or self.kicks.roots:
-            changes = [Changed(b, a, self.clock.now()) for b, a in self.workloads.changed]
+            changes = [StreamRecord(b, a, self.clock.now()) for b, a in self.workloads.changed]
             self.workloads.changed.clear()
             self.relay(changes)
             roots = dict.fromkeys(self.kicks.roots)

@@ -10,10 +10,11 @@ from typing import Any
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations.marks import DONE, ORDER, answer, marks_on
 from sluice.core.migrations.yielding import may_be_saved
+from sluice.ports import StreamRecord
 from sluice.usecases.migrations.interrupt import Handled, Interrupt
 from sluice.usecases.migrations.migrate import moves
 from sluice.usecases.running.act import Act
-from sluice.usecases.upkeep.relay import Changed, Relay
+from sluice.usecases.upkeep.relay import Relay
 
 from tests.unit.usecases.world import CLUSTER, Crash, Inline, World, queue
 
@@ -68,7 +69,7 @@ class Town(World):
         """What `relay` does with all that was written since; in order, and nothing is lost."""
         fresh = self.workloads.changed[self.streamed :]
         at = self.clock.now()
-        changes = [Changed(*pair, at) for pair in fresh]
+        changes = [StreamRecord(*pair, at) for pair in fresh]
         Relay(
             self.fragile(self.kicks), self.commands, self.provisions, self.timeline, self.timeline
         )(changes)

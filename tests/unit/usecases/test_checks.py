@@ -10,8 +10,8 @@ from sluice.core.config.model import CheckState
 from sluice.core.lifecycle.checks import states, token
 from sluice.core.lifecycle.record import IntentKind, State, Workload, phase
 from sluice.core.lifecycle.transitions import answer, claim, hold
-from sluice.ports import CatalogEdit
-from sluice.usecases.upkeep.relay import Changed, Relay
+from sluice.ports import CatalogEdit, StreamRecord
+from sluice.usecases.upkeep.relay import Relay
 
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
 from tests.unit.usecases.plane import Plane, a_workload
@@ -215,11 +215,11 @@ def test_the_event_that_asks_carries_a_token_and_the_answer_kicks() -> None:
     open_ = replace(said, gated=False)
     kicks, commands, told = RecordedKicks(), RecordedCommands(), RecordedTimeline()
 
-    Relay(kicks, commands, RecordedProvisions(), told, told)([Changed(a_workload(), gated, 5)])
+    Relay(kicks, commands, RecordedProvisions(), told, told)([StreamRecord(a_workload(), gated, 5)])
     assert (kicks.roots, commands.sent) == ([], [])
-    Relay(kicks, commands, RecordedProvisions(), told, told)([Changed(gated, said, 7)])
+    Relay(kicks, commands, RecordedProvisions(), told, told)([StreamRecord(gated, said, 7)])
     assert (kicks.roots, commands.sent) == ([ROOT], [])
-    Relay(kicks, commands, RecordedProvisions(), told, told)([Changed(said, open_, 8)])
+    Relay(kicks, commands, RecordedProvisions(), told, told)([StreamRecord(said, open_, 8)])
     assert commands.sent == [(CLUSTER, ["w1"])]
 
     lines = {line.what: line for line in told.lines}

@@ -9,8 +9,8 @@ import pytest
 from sluice.core.lifecycle.happenings import happenings
 from sluice.core.lifecycle.pending_policy import matches
 from sluice.core.lifecycle.record import State
-from sluice.ports import CatalogEdit
-from sluice.usecases.upkeep.relay import Changed, wants_kick
+from sluice.ports import CatalogEdit, StreamRecord
+from sluice.usecases.upkeep.relay import wants_kick
 
 from tests.unit.usecases.plane import Plane, a_workload
 from tests.unit.usecases.test_clusters import flavor
@@ -92,7 +92,7 @@ def test_who_waits_too_long_rises_to_the_class_that_it_named() -> None:
     risen = plane.record()
     assert (risen.state, risen.priority) == (State.PENDING, 500)
     assert risen.waits[0]["message"].endswith("its priority is 500 now (urgent)")
-    assert wants_kick(Changed(replace(risen, waits=()), risen, 0)), "it may fit now"
+    assert wants_kick(StreamRecord(replace(risen, waits=()), risen, 0)), "it may fit now"
     later(plane, MINUTE + 1)
     assert len(plane.record().waits) == 1, "once in each stay"
 

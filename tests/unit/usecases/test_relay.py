@@ -8,7 +8,8 @@ import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import story
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
-from sluice.usecases.upkeep.relay import Changed, Relay
+from sluice.ports import StreamRecord
+from sluice.usecases.upkeep.relay import Relay
 
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
 from tests.unit.usecases.plane import a_workload, admitted
@@ -24,7 +25,7 @@ class Relayed:
         kicks, self.commands, timeline = RecordedKicks(), RecordedCommands(), RecordedTimeline()
         bus, self.provisions = RecordedTimeline(), RecordedProvisions()
         Relay(kicks, self.commands, self.provisions, timeline, bus)(
-            [Changed(*pair, NOW) for pair in changes]
+            [StreamRecord(*pair, NOW) for pair in changes]
         )
         self.kicks, self.sent = kicks.roots, self.commands.sent
         self.told = [line.what for line in bus.lines]
@@ -103,7 +104,7 @@ def test_a_repeated_change_makes_equal_lines() -> None:
     )
 
     for now in (NOW, NOW + 5_000):
-        relay([Changed(None, PENDING, now), Changed(PENDING, ADMITTED, now)])
+        relay([StreamRecord(None, PENDING, now), StreamRecord(PENDING, ADMITTED, now)])
 
     assert bus.lines[:2] == bus.lines[2:]
 

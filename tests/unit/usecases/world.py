@@ -34,7 +34,7 @@ from sluice.core.migrations.marks import DONE, DRIVER, ORDER, RESTORE_FROM
 from sluice.core.migrations.migration import yield_id
 from sluice.core.migrations.restoring import RESTORE
 from sluice.core.migrations.yielding import may_be_saved
-from sluice.ports import CatalogEdit
+from sluice.ports import CatalogEdit, StreamRecord
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.migrations.courier import Courier
@@ -45,7 +45,7 @@ from sluice.usecases.running.act import Act
 from sluice.usecases.running.observe import Observe
 from sluice.usecases.running.periodic import Periodic
 from sluice.usecases.running.unheard import Unheard
-from sluice.usecases.upkeep.relay import Changed, Relay
+from sluice.usecases.upkeep.relay import Relay
 from sluice.usecases.upkeep.sweep import Sweep
 from sluice.usecases.upkeep.unanswered import Unanswered
 
@@ -364,7 +364,7 @@ class World:
         use = Relay(
             self.fragile(self.kicks), self.commands, self.provisions, self.timeline, self.timeline
         )
-        self._run(lambda: use([Changed(*pair, self.clock.now()) for pair in kept]))
+        self._run(lambda: use([StreamRecord(*pair, self.clock.now()) for pair in kept]))
 
     def observe(self) -> None:
         f = self.fragile

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
+from sluice.adapters import dynamodb_stream
 from sluice.adapters.aws_refusals import refusal
 from sluice.adapters.cedana_services import CedanaServices
 from sluice.adapters.checkpoint_archives import CheckpointArchives
@@ -46,6 +47,9 @@ from sluice.adapters.step_functions import StepFunctions
 from sluice.adapters.system_clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sluice.ports import StreamRecord
     from sluice.usecases.admitting.admit import Admit
     from sluice.usecases.admitting.submit import Submit
     from sluice.usecases.api import Api
@@ -282,6 +286,11 @@ def admit() -> Admit:
 
     fleet = Fleet(nodes(), clock())
     return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet, recordings())
+
+
+def stream_record(change: Mapping[str, Any]) -> StreamRecord:
+    """See `dynamodb_stream`."""
+    return dynamodb_stream.stream_record(change)
 
 
 @cache

@@ -82,6 +82,15 @@ class Workloads(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """A workload before (None: it is new) and after a write, and when it was written (epoch ms)."""
+
+    before: Workload | None
+    after: Workload
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerState:
     """One root cohort's ledger as read; `limits`: the catalog version that a commit must match.
 

@@ -6,17 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.happenings import happenings, unrecorded
-from sluice.core.lifecycle.record import TERMINAL, State, Workload, awaits_release, moves
-from sluice.ports import Bus, Commands, Kicks, Provisions, Timeline
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A record before (None: it is new) and after a write, and when (epoch ms)."""
-
-    before: Workload | None
-    after: Workload
-    at: int
+from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, moves
+from sluice.ports import Bus, Commands, Kicks, Provisions, StreamRecord, Timeline
 
 
 @dataclass(frozen=True)
@@ -29,7 +20,7 @@ class Relay:
     timeline: Timeline
     bus: Bus
 
-    def __call__(self, changes: Iterable[Changed]) -> None:
+    def __call__(self, changes: Iterable[StreamRecord]) -> None:
         changes = list(changes)
         self.kicks.kick(c.after.root for c in changes if wants_kick(c))
         by_cluster: dict[str, list[str]] = {}
@@ -46,7 +37,7 @@ class Relay:
             self.bus.publish(lines)
 
 
-def wants_kick(change: Changed) -> bool:
+def wants_kick(change: StreamRecord) -> bool:
     """New work or wishes, quota that waits to be released, or an end that others wait for."""
     before, now = change.before, change.after
     if now.state is State.PENDING and not now.held:
@@ -64,7 +55,7 @@ def wants_kick(change: Changed) -> bool:
     return awaits_release(now) and not (before is not None and awaits_release(before))
 
 
-def wants_command(change: Changed) -> bool:
+def wants_command(change: StreamRecord) -> bool:
     """The cluster has to be changed: a Job to create or to delete."""
     before, now = change.before, change.after
     fresh = before is None or (before.state, before.generation) != (now.state, now.generation)
@@ -76,7 +67,7 @@ def wants_command(change: Changed) -> bool:
     return False
 
 
-def wants_capacity(change: Changed) -> bool:
+def wants_capacity(change: StreamRecord) -> bool:
     """A cluster's share of the ledger grew; that it shrank is seen soon enough."""
     before, now = change.before, change.after
     return now.state is State.ADMITTED and (before is None or before.state is not State.ADMITTED)
