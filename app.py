@@ -7,10 +7,9 @@ from sluice.configuration import FILE_NAME, load
 
 from infra.application import add_stacks
 from infra.findings import check_findings
-from infra.functions import deployable
 
 app = cdk.App()
 configuration = load(app.node.try_get_context("config") or Path(__file__).parent / FILE_NAME)
-add_stacks(app, configuration=configuration, shapes=deployable())
+add_stacks(app, configuration=configuration)
 check_findings(app, configuration=configuration)
 app.synth()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from sluice import bootstrap
 from sluice.errors import KeptConflicting
+from sluice.metrics import Metric
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -41,6 +41,6 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
         if outcome.unrecorded:
             lost = {"root": root, "recordings": outcome.unrecorded}
             logger.warning("recordings of passes could not be written", extra=lost)
-        metrics.add_metric("admitted_workloads_total", MetricUnit.Count, outcome.admitted)
-        metrics.add_metric("ledger_conflicts_total", MetricUnit.Count, outcome.conflicts)
+        Metric.ADMITTED_WORKLOADS.add_to(metrics, outcome.admitted)
+        Metric.LEDGER_CONFLICTS.add_to(metrics, outcome.conflicts)
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import (
     BatchProcessor,
     EventType,
     process_partial_response,
 )
 from sluice import bootstrap
+from sluice.metrics import Metric
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -26,7 +26,7 @@ processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failu
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    metrics.add_metric("tasks_answered_total", MetricUnit.Count, 0)
+    Metric.TASKS_ANSWERED.add_to(metrics, 0)
     return process_partial_response(
         event=event, record_handler=complete, processor=processor, context=context
     )
@@ -40,6 +40,6 @@ def complete(record: SQSRecord) -> None:
     except Exception:
         logger.exception("tasks not answered", extra={"completion": key})
         raise
-    metrics.add_metric("tasks_answered_total", MetricUnit.Count, told.answered)
+    Metric.TASKS_ANSWERED.add_to(metrics, told.answered)
     if told.refused:
         logger.warning("tasks had ended", extra={"completion": key, "said": told.refused})

@@ -6,13 +6,13 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import (
     BatchProcessor,
     EventType,
     process_partial_response,
 )
 from sluice import bootstrap
+from sluice.metrics import Metric
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
@@ -28,7 +28,7 @@ processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failu
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
     # Most batches move nobody; Powertools warns of functions that then have nothing to tell.
-    metrics.add_metric("interrupted_workloads", MetricUnit.Count, 0)
+    Metric.INTERRUPTED_WORKLOADS.add_to(metrics, 0)
     _, _, _, region, account, *_ = context.invoked_function_arn.split(":")
     bodies = {record["messageId"]: record["body"] for record in event["Records"]}
     outcomes = bootstrap.many_notices()(bodies, account=account, region=region)
@@ -49,7 +49,7 @@ def tell(outcome: Future[list[Handled]]) -> None:
         raise
     for each in handled:
         if each.moved or each.ordered:
-            metrics.add_metric("interrupted_workloads", MetricUnit.Count, len(each.moved))
+            Metric.INTERRUPTED_WORKLOADS.add_to(metrics, len(each.moved))
             moved = {"moved": each.moved, "ordered": each.ordered, "repeated": each.repeated}
             logger.info("machine goes away", extra=moved)
         else:

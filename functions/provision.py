@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from sluice import bootstrap
+from sluice.metrics import Metric
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -43,9 +43,9 @@ def cluster_of(record: dict[str, Any]) -> str:
 def look_at(cluster: str) -> None:
     with bootstrap.noting()("provision", cluster):
         done = bootstrap.provision()(cluster)
-    metrics.add_metric("pods_waiting_for_nodes", MetricUnit.Count, done.waiting_pods)
-    metrics.add_metric("node_pools_closed", MetricUnit.Count, len(done.closed))
-    metrics.add_metric("sold_out_requeues_total", MetricUnit.Count, len(done.requeued))
+    Metric.PODS_WAITING_FOR_NODES.add_to(metrics, done.waiting_pods)
+    Metric.NODE_POOLS_CLOSED.add_to(metrics, len(done.closed))
+    Metric.SOLD_OUT_REQUEUES.add_to(metrics, len(done.requeued))
     if done.without_karpenter:
         logger.warning("no Karpenter here: no NodePools to plan", extra={"cluster": cluster})
     for ban in done.barred:

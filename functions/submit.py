@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from sluice import bootstrap
+from sluice.metrics import Metric
 from sluice.usecases.admitting.submit import Message
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     messages = [message_of(record) for record in event["Records"]]
     with bootstrap.noting()("submit"):
         outcome = bootstrap.submit()(messages)
-    metrics.add_metric("submissions_accepted_total", MetricUnit.Count, outcome.accepted)
-    metrics.add_metric("submissions_rejected_total", MetricUnit.Count, outcome.rejected)
+    Metric.SUBMISSIONS_ACCEPTED.add_to(metrics, outcome.accepted)
+    Metric.SUBMISSIONS_REJECTED.add_to(metrics, outcome.rejected)
     for failure in outcome.failed:
         logger.error("submission not recorded; it will be tried again", extra=failure.fields())
         bootstrap.noting().note("submit", "", failure.error)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 from sluice import bootstrap
+from sluice.metrics import Metric
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -20,7 +20,7 @@ metrics = Metrics()
 def handler(_event: dict[str, Any], _context: LambdaContext) -> None:
     with bootstrap.noting()("sweep"):
         swept = bootstrap.sweep()()
-    metrics.add_metric("ledger_drift", MetricUnit.Count, len(swept.drift))
+    Metric.LEDGER_DRIFT.add_to(metrics, len(swept.drift))
     if swept.drift:
         logger.error("a ledger differs from its reservations", extra={"drift": swept.drift})
     with bootstrap.noting()("sweep"):

@@ -1,7 +1,5 @@
 """Puts the stacks together."""
 
-from collections.abc import Sequence
-
 import aws_cdk as cdk
 from constructs import Construct
 from sluice.configuration import Configuration
@@ -9,14 +7,11 @@ from sluice.configuration import Configuration
 from infra.cluster_access import ClusterAccess
 from infra.code import require_matching_interpreter
 from infra.control import Control
-from infra.functions import FunctionShape
 from infra.observability import Observability
 from infra.state import State
 
 
-def add_stacks(
-    scope: Construct, *, configuration: Configuration, shapes: Sequence[FunctionShape]
-) -> None:
+def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
     """Add State, Control, Observability, and one ClusterAccess for each imported cluster."""
     require_matching_interpreter(configuration.runtime)
     environment = cdk.Environment(region=configuration.region) if configuration.region else None
@@ -33,7 +28,6 @@ def add_stacks(
         stack_name=f"{configuration.name}-control",
         configuration=configuration,
         state=state,
-        shapes=shapes,
         env=environment,
     )
     Observability(

@@ -1,18 +1,19 @@
 """What may be replaced at any time: queues, bus, Lambdas, and what starts them."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
+from sluice import environment
 from sluice.configuration import Configuration
+from sluice.message_queues import BY_NAME, QUEUES
 
 from infra import code
 from infra.drills import Drills
 from infra.function import SluiceFunction
-from infra.functions import FunctionShape
+from infra.functions import FUNCTIONS, FunctionShape
 from infra.published import Published
 from infra.queues import Queues, restrict_senders
 from infra.rules import accept_submissions, hear_answers, hear_of_ends, hear_of_machines
@@ -21,16 +22,6 @@ from infra.sources import consume_queue, follow_stream
 from infra.state import State
 
 _BATCH = 10
-CONSUMERS = {
-    "submissions": "submit",
-    "events": "submit",
-    "kicks": "admit",
-    "commands": "act",
-    "provisions": "provision",
-    "interruptions": "interrupt",
-    "completions": "complete",
-    "answers": "api",
-}
 _DEAD_LETTER_ACTIONS = (
     "GetQueueAttributes",
     "ReceiveMessage",
@@ -38,8 +29,6 @@ _DEAD_LETTER_ACTIONS = (
     "DeleteMessage",
     "PurgeQueue",
 )
-# One look serves whatever has been asked meanwhile.
-_WINDOWS = {"provisions": 1}
 
 
 class Control(cdk.Stack):
@@ -52,11 +41,10 @@ class Control(cdk.Stack):
         *,
         configuration: Configuration,
         state: State,
-        shapes: Sequence[FunctionShape],
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, **options)
-        self._configuration, self._state, self._shapes = configuration, state, shapes
+        self._configuration, self._state = configuration, state
         self.queues = Queues(self, "Queues")
         self.bus = events.EventBus(
             self,
@@ -66,7 +54,7 @@ class Control(cdk.Stack):
             description="Sluice: submissions and lifecycle",
         )
         self.functions = self._functions()
-        for shape in shapes:
+        for shape in FUNCTIONS:
             self._grant_data(shape)
             self._grant_calls(shape)
         self._start_functions()
@@ -84,7 +72,7 @@ class Control(cdk.Stack):
         handlers = code.handlers(runtime)
         functions: dict[str, SluiceFunction] = {}
         # A function that others invoke comes before them, since they must know its name.
-        for shape in sorted(self._shapes, key=lambda shape: len(shape.invokes)):
+        for shape in sorted(FUNCTIONS, key=lambda shape: len(shape.invokes)):
             functions[shape.name] = SluiceFunction(
                 self,
                 shape.name.title(),
@@ -105,39 +93,39 @@ class Control(cdk.Stack):
         tables = {name.partition("/")[0] for name in shape.tables}
         return (
             {
-                f"SLUICE_{name.upper()}_TABLE": self._state.tables[name].table_name
+                environment.table_name(name): self._state.tables[name].table_name
                 for name in sorted(tables)
             }
             | {
-                f"SLUICE_{name.upper()}_QUEUE_URL": self.queues.main[name].queue_url
+                environment.queue_url(name): self.queues.main[name].queue_url
                 for name in sorted({*shape.sends, *shape.inspects})
             }
             | {
-                f"SLUICE_{name.upper()}_DEAD_LETTERS_URL": queue.queue_url
+                environment.dead_letters_url(name): queue.queue_url
                 for name, queue in self.queues.all_dead.items()
                 if shape.empties_dead_letters
             }
             | {
-                f"SLUICE_{name.upper()}_FUNCTION": functions[name].function.function_name
+                environment.function_name(name): functions[name].function.function_name
                 for name in shape.invokes
             }
             | (
-                {"SLUICE_BUCKET": self._state.bucket.bucket_name}
+                {environment.BUCKET: self._state.bucket.bucket_name}
                 if shape.objects or shape.lists
                 else {}
             )
             | (self._bus_settings() if shape.publishes_events else {})
             | (
-                {"SLUICE_EVENTS_QUEUE": self.queues.main["events"].queue_name}
-                if CONSUMERS["events"] == shape.name
+                {environment.EVENTS_QUEUE: self.queues.main["events"].queue_name}
+                if BY_NAME["events"].consumer == shape.name
                 else {}
             )
         )
 
     def _bus_settings(self) -> dict[str, str]:
         omitted = ",".join(self._configuration.events.omit)
-        return {"SLUICE_BUS_NAME": self.bus.event_bus_name} | (
-            {"SLUICE_EVENTS_OMITTED": omitted} if omitted else {}
+        return {environment.BUS_NAME: self.bus.event_bus_name} | (
+            {environment.EVENTS_OMITTED: omitted} if omitted else {}
         )
 
     def _grant_data(self, shape: FunctionShape) -> None:
@@ -192,28 +180,23 @@ class Control(cdk.Stack):
     def _start_functions(self) -> None:
         queues, functions = self.queues, self.functions
         restrict_senders(queues.main["submissions"], submissions=self._configuration.submissions)
-        for queue, consumer in CONSUMERS.items():
-            if consumer in functions:
-                consume_queue(
-                    functions[consumer],
-                    queues.main[queue],
-                    name=queue.title(),
-                    batch_size=_BATCH,
-                    window_seconds=_WINDOWS.get(queue),
-                )
-        if "relay" in functions:
-            follow_stream(
-                functions["relay"],
-                self._state.tables["Workloads"],
-                failures=queues.last_resorts["failures"],
+        for queue in QUEUES:
+            consume_queue(
+                functions[queue.consumer],
+                queues.main[queue.name],
+                name=queue.name.title(),
+                batch_size=_BATCH,
+                window_seconds=queue.window_seconds,
             )
+        follow_stream(
+            functions["relay"],
+            self._state.tables["Workloads"],
+            failures=queues.last_resorts["failures"],
+        )
         accept_submissions(self, bus=self.bus, queues=queues)
-        if "interrupt" in functions:
-            hear_of_machines(self, queues=queues)
-        if "api" in functions:
-            hear_answers(self, bus=self.bus, queues=queues)
-        if "complete" in functions:
-            hear_of_ends(self, bus=self.bus, queues=queues)
+        hear_of_machines(self, queues=queues)
+        hear_answers(self, bus=self.bus, queues=queues)
+        hear_of_ends(self, bus=self.bus, queues=queues)
         schedules = Schedules(
             self,
             "Schedules",
@@ -222,8 +205,7 @@ class Control(cdk.Stack):
         )
         clusters = [{"cluster": cluster.name} for cluster in self._configuration.clusters]
         for name, inputs in (("sweep", [{}]), ("provision", clusters), ("observe", clusters)):
-            if name in functions:
-                schedules.every_minute(functions[name], inputs=inputs)
+            schedules.every_minute(functions[name], inputs=inputs)
 
     def _publish(self) -> None:
         Published(
@@ -246,8 +228,6 @@ class Control(cdk.Stack):
         )
 
     def _api_address(self) -> dict[str, str]:
-        if "api" not in self.functions:
-            return {}
         url = self.functions["api"].function.add_function_url(
             auth_type=lambda_.FunctionUrlAuthType.AWS_IAM
         )

@@ -8,6 +8,8 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 from sluice.configuration import Configuration
+from sluice.environment import LOG_LEVEL, METRICS_NAMESPACE, SERVICE_NAME
+from sluice.metrics import NAMESPACE
 
 from infra.functions import FunctionShape
 
@@ -97,9 +99,9 @@ class SluiceFunction(Construct):
                 else lambda_.RecursiveLoop.TERMINATE
             ),
             environment={
-                "LOG_LEVEL": observability.log_level,
-                "POWERTOOLS_METRICS_NAMESPACE": "Sluice",
-                "POWERTOOLS_SERVICE_NAME": shape.name,
+                LOG_LEVEL: observability.log_level,
+                METRICS_NAMESPACE: NAMESPACE,
+                SERVICE_NAME: shape.name,
                 **environment,
             },
         )

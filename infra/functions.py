@@ -6,9 +6,7 @@ not use. docs/architecture.md tells what each one does.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-_HANDLERS = Path(__file__).parents[1] / "functions"
 _CATALOG = ("GetItem", "Query")
 _RECORDS = ("GetItem", "BatchGetItem")
 _FAULTS = ("BatchWriteItem",)  # what keeps a function from its work, for `sluice doctor`
@@ -44,10 +42,6 @@ class FunctionShape:
     """A loop on purpose, which Lambda would otherwise stop after some rounds."""
     cluster_group: str | None = None
     """Kubernetes group of its access entries; None: it never talks to a cluster."""
-
-    @property
-    def handler_exists(self) -> bool:
-        return (_HANDLERS / f"{self.name}.py").exists()
 
 
 FUNCTIONS = (
@@ -212,8 +206,3 @@ FUNCTIONS = (
         cluster_group="sluice:api",
     ),
 )
-
-
-def deployable() -> tuple[FunctionShape, ...]:
-    """Return the functions whose handler is written: the others would only fail every minute."""
-    return tuple(shape for shape in FUNCTIONS if shape.handler_exists)

@@ -9,23 +9,14 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 from sluice.configuration import Configuration
+from sluice.message_queues import QUEUES
+from sluice.metrics import NAMESPACE, Metric
 
 from infra.control import Control
 from infra.state import State
 
 _MINUTE = cdk.Duration.minutes(1)
 _FIVE_MINUTES = cdk.Duration.minutes(5)
-# Seconds that a message may wait before something is wrong.
-_OLDEST_MESSAGE_SECONDS = {
-    "submissions": 300,
-    "events": 300,
-    "kicks": 120,
-    "commands": 300,
-    "provisions": 300,
-    "interruptions": 60,
-    "completions": 300,
-    "answers": 300,
-}
 _STREAM_LAG_MS = 60_000
 _ERRORS_IN_FIVE_MINUTES = 5
 
@@ -57,23 +48,24 @@ class Observability(cdk.Stack):
 
     def _queue_alarms(self) -> Iterator[cloudwatch.Alarm]:
         queues = self._control.queues
-        for name, queue in queues.all_dead.items():
+        for name, dead_letters in queues.all_dead.items():
             yield self._alarm(
                 f"DeadLetters{name.title()}",
-                queue.metric_approximate_number_of_messages_visible(
+                dead_letters.metric_approximate_number_of_messages_visible(
                     period=_MINUTE, statistic="Maximum"
                 ),
                 above=0,
                 description=f"Messages that Sluice could not handle ({name}): they are kept for 14 "
                 f"days; `sluice admin dlq -q {name}` shows them, docs/operations.md what to do",
             )
-        for name, seconds in _OLDEST_MESSAGE_SECONDS.items():
+        for queue in QUEUES:
             yield self._alarm(
-                f"OldestMessage{name.title()}",
-                queues.main[name].metric_approximate_age_of_oldest_message(period=_MINUTE),
-                above=seconds,
+                f"OldestMessage{queue.name.title()}",
+                queues.main[queue.name].metric_approximate_age_of_oldest_message(period=_MINUTE),
+                above=queue.oldest_seconds,
                 minutes=3,
-                description=f"The queue {name} is not emptied: look at the errors of its function",
+                description=f"The queue {queue.name} is not emptied: look at the errors of "
+                f"{queue.consumer}",
             )
 
     def _function_alarms(self) -> Iterator[cloudwatch.Alarm]:
@@ -85,21 +77,20 @@ class Observability(cdk.Stack):
                 description=f"The function {name} fails; for act and observe this is how an "
                 "unreachable cluster shows",
             )
-        if "relay" in self._control.functions:
-            yield self._alarm(
-                "StreamLag",
-                self._control.functions["relay"].function.metric(
-                    "IteratorAge", statistic="Maximum", period=_MINUTE
-                ),
-                above=_STREAM_LAG_MS,
-                minutes=3,
-                description="Changes of workloads are relayed late; until then the sweep steps in",
-            )
+        yield self._alarm(
+            "StreamLag",
+            self._control.functions["relay"].function.metric(
+                "IteratorAge", statistic="Maximum", period=_MINUTE
+            ),
+            above=_STREAM_LAG_MS,
+            minutes=3,
+            description="Changes of workloads are relayed late; until then the sweep steps in",
+        )
 
     def _state_alarms(self) -> Iterator[cloudwatch.Alarm]:
         yield self._alarm(
             "LedgerDrift",
-            self._of("sweep", "ledger_drift", statistic="Maximum"),
+            _of(Metric.LEDGER_DRIFT),
             above=0,
             minutes=2,
             description="A ledger differs from the reservations of its workloads: admission may "
@@ -107,7 +98,7 @@ class Observability(cdk.Stack):
         )
         yield self._alarm(
             "NodePoolsClosed",
-            self._of("provision", "node_pools_closed", statistic="Maximum"),
+            _of(Metric.NODE_POOLS_CLOSED),
             above=0,
             minutes=30,
             description="A NodePool cannot buy machines for half an hour: `sluice capacity` says "
@@ -143,16 +134,6 @@ class Observability(cdk.Stack):
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
 
-    def _of(self, function: str, name: str, *, statistic: str = "Sum") -> cloudwatch.Metric:
-        """Take one of the functions' own metrics; `service` tells which function reported it."""
-        return cloudwatch.Metric(
-            namespace="Sluice",
-            metric_name=name,
-            dimensions_map={"service": function},
-            statistic=statistic,
-            period=_MINUTE,
-        )
-
     def _dashboard(self, alarms: list[cloudwatch.Alarm]) -> None:
         queues = self._control.queues
         functions = {name: each.function for name, each in self._control.functions.items()}
@@ -169,28 +150,26 @@ class Observability(cdk.Stack):
         dashboard.add_widgets(
             _graph(
                 "Submissions",
-                self._of("submit", "submissions_accepted_total"),
-                self._of("submit", "submissions_rejected_total"),
+                _of(Metric.SUBMISSIONS_ACCEPTED),
+                _of(Metric.SUBMISSIONS_REJECTED),
             ),
             _graph(
                 "Admissions",
-                self._of("admit", "admitted_workloads_total"),
-                self._of("admit", "ledger_conflicts_total"),
+                _of(Metric.ADMITTED_WORKLOADS),
+                _of(Metric.LEDGER_CONFLICTS),
             ),
-            _graph("Ledger drift", self._of("sweep", "ledger_drift", statistic="Maximum")),
+            _graph("Ledger drift", _of(Metric.LEDGER_DRIFT)),
         )
         dashboard.add_widgets(
             _graph(
                 "Pods without a node",
-                self._of("provision", "pods_waiting_for_nodes", statistic="Maximum"),
+                _of(Metric.PODS_WAITING_FOR_NODES),
             ),
             _graph(
                 "NodePools that cannot buy",
-                self._of("provision", "node_pools_closed", statistic="Maximum"),
+                _of(Metric.NODE_POOLS_CLOSED),
             ),
-            _graph(
-                "Sent back from sold-out flavors", self._of("provision", "sold_out_requeues_total")
-            ),
+            _graph("Sent back from sold-out flavors", _of(Metric.SOLD_OUT_REQUEUES)),
         )
         dashboard.add_widgets(
             _graph(
@@ -236,6 +215,16 @@ class Observability(cdk.Stack):
                 workloads.metric("ReadThrottleEvents", statistic="Sum", period=_MINUTE),
             ),
         )
+
+
+def _of(metric: Metric) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=NAMESPACE,
+        metric_name=metric.metric_name,
+        dimensions_map=metric.dimensions,
+        statistic=metric.statistic,
+        period=_MINUTE,
+    )
 
 
 def _graph(title: str, *metrics: cloudwatch.IMetric) -> cloudwatch.GraphWidget:

@@ -1,6 +1,5 @@
 """The queues, each with a dead-letter queue, encrypted, for TLS only."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import aws_cdk as cdk
@@ -8,36 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 from sluice.configuration import Submissions
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueueShape:
-    """One queue; `visibility_seconds` is at least three of its function's timeouts, but see there.
-
-    That is how long work waits whose worker was killed. AWS advises six times, so that throttling
-    does not use up the tries; here a message may be tried twice as often instead, which is harmless
-    for all of them (docs/decisions/0011-visibility.md).
-    """
-
-    name: str
-    visibility_seconds: int
-    receives: int = 10
-    fifo: bool = False
-
-
-QUEUES = (
-    QueueShape(name="submissions", visibility_seconds=90),
-    QueueShape(name="events", visibility_seconds=90),
-    QueueShape(name="kicks", visibility_seconds=60, fifo=True),
-    QueueShape(name="commands", visibility_seconds=180, receives=20),
-    QueueShape(name="provisions", visibility_seconds=91),
-    # A spot notice lasts two minutes: a quick second try beats the advice of six timeouts.
-    QueueShape(name="interruptions", visibility_seconds=30, receives=5),
-    QueueShape(name="completions", visibility_seconds=90),
-    QueueShape(name="answers", visibility_seconds=90),
-)
-# Where deliveries end that have no queue of their own to wait in.
-LAST_RESORTS = ("failures", "undelivered")
+from sluice.message_queues import LAST_RESORTS, QUEUES, MessageQueue
 
 
 class Queues(Construct):
@@ -50,10 +20,10 @@ class Queues(Construct):
         super().__init__(scope, construct_id)
         self.dead = {shape.name: self._dead(shape) for shape in QUEUES}
         self.main = {shape.name: self._main(shape) for shape in QUEUES}
-        self.last_resorts = {name: self._queue(name.title()) for name in LAST_RESORTS}
+        self.last_resorts = {queue.name: self._queue(queue.name.title()) for queue in LAST_RESORTS}
         self.all_dead = self.dead | self.last_resorts
 
-    def _main(self, shape: QueueShape) -> sqs.Queue:
+    def _main(self, shape: MessageQueue) -> sqs.Queue:
         return self._queue(
             shape.name.title(),
             fifo=shape.fifo or None,
@@ -68,7 +38,7 @@ class Queues(Construct):
             ),
         )
 
-    def _dead(self, shape: QueueShape) -> sqs.Queue:
+    def _dead(self, shape: MessageQueue) -> sqs.Queue:
         return self._queue(f"{shape.name.title()}Dead", fifo=shape.fifo or None)
 
     def _queue(self, construct_id: str, **options: Any) -> sqs.Queue:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
-from sluice.usecases.steering.dead_letters import QUEUES
+from sluice.message_queues import DEAD_LETTERS
 
 from cli.app import pass_app
 from cli.errors import CommandError, NotFoundError, Outcome
@@ -90,8 +90,8 @@ def _queues(app: App) -> Iterator[Finding]:
     from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
     sqs = app.aws.client("sqs")
-    for name, nature in QUEUES.items():
-        for kind in ("queues", "dead-letters") if nature.redrivable else ("dead-letters",):
+    for name, queue in DEAD_LETTERS.items():
+        for kind in ("queues", "dead-letters") if queue.redrivable else ("dead-letters",):
             parameter = f"{kind}/{name}"
             try:
                 waiting = _depth(sqs, app.aws.published(parameter).value)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.faults import Fault
+from sluice.message_queues import DEAD_LETTERS
 from sluice.ports import DeadLetter
-from sluice.usecases.steering.dead_letters import QUEUES
 
-from infra.control import CONSUMERS
-from infra.queues import LAST_RESORTS
+from infra.functions import FUNCTIONS
 from tests.unit.api.control_plane import RED, ControlPlane
 
 
@@ -30,9 +29,12 @@ def shown(plane: ControlPlane, queue: str) -> list[dict[str, Any]]:
     return list(plane.call("GET", f"/dead-letters/{queue}")[1]["items"])
 
 
-def test_every_queue_of_the_stacks_is_known_with_the_function_that_takes_from_it() -> None:
-    assert {q: n.function for q, n in QUEUES.items() if n.redrivable} == CONSUMERS
-    assert {q for q, n in QUEUES.items() if not n.redrivable} == set(LAST_RESORTS)
+def test_every_queue_is_listed_with_the_function_that_takes_from_it() -> None:
+    _, answer = ControlPlane().call("GET", "/dead-letters")
+    listed = {each["queue"]: each["function"] for each in answer["items"]}
+
+    assert listed == {name: queue.consumer for name, queue in DEAD_LETTERS.items()}
+    assert {*listed.values()} <= {"", *(shape.name for shape in FUNCTIONS)}
 
 
 def test_all_queues_are_listed_and_everybody_sees_the_letters_afterwards() -> None:

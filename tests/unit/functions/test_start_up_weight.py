@@ -32,10 +32,10 @@ for name in ("WORKLOADS", "LEDGERS", "CATALOG", "MANIFESTS", "TIMELINE", "NODES"
     os.environ[f"SLUICE_{{name}}_TABLE"] = name.lower()
 for name in ("KICKS", "COMMANDS", "SUBMISSIONS", "INTERRUPTIONS", "PROVISIONS", "COMPLETIONS"):
     os.environ[f"SLUICE_{{name}}_QUEUE_URL"] = f"https://sqs.invalid/{{name.lower()}}"
-from sluice.usecases.steering.dead_letters import QUEUES
-for queue, nature in QUEUES.items():
-    os.environ[f"SLUICE_{{queue.upper()}}_DEAD_LETTERS_URL"] = f"https://sqs.invalid/1/{{queue}}"
-    os.environ[f"SLUICE_{{nature.function.upper()}}_FUNCTION"] = "f"
+from sluice.message_queues import DEAD_LETTERS
+for queue in DEAD_LETTERS.values():
+    os.environ[f"SLUICE_{{queue.name.upper()}}_DEAD_LETTERS_URL"] = "https://sqs.invalid/1/q"
+    os.environ[f"SLUICE_{{queue.consumer.upper()}}_FUNCTION"] = "f"
 os.environ |= {{
     "SLUICE_BUCKET": "b", "SLUICE_BUS_NAME": "b", "SLUICE_OBSERVE_FUNCTION": "f",
     "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",

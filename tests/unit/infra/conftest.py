@@ -11,7 +11,6 @@ from sluice.configuration import Configuration, parse
 
 from infra.application import add_stacks
 from infra.findings import check_findings
-from infra.functions import FUNCTIONS
 
 CLONE = Path(__file__).parents[3]
 SETTINGS = {
@@ -70,7 +69,7 @@ def synthesize(settings: dict[str, Any], folder: Path) -> Assembly:
     configuration = parse(settings)
     context = json.loads((CLONE / "cdk.json").read_text())["context"]
     app = cdk.App(outdir=str(folder), context=context | {"aws:cdk:bundling-stacks": []})
-    add_stacks(app, configuration=configuration, shapes=FUNCTIONS)
+    add_stacks(app, configuration=configuration)
     check_findings(app, configuration=configuration)
     app.synth()
     return Assembly(folder, configuration)

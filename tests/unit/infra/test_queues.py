@@ -1,19 +1,10 @@
 from typing import Any
 
+from sluice.message_queues import QUEUES
+
 from infra.functions import FUNCTIONS
-from infra.queues import QUEUES
 from tests.unit.infra.conftest import Assembly
 
-CONSUMERS = {
-    "submissions": "submit",
-    "events": "submit",
-    "kicks": "admit",
-    "commands": "act",
-    "provisions": "provision",
-    "interruptions": "interrupt",
-    "completions": "complete",
-    "answers": "api",
-}
 PRINCIPAL = "arn:aws:iam::111122223333:role/research-submitter"
 
 
@@ -42,7 +33,7 @@ def test_a_message_is_tried_for_thirty_timeouts_unless_it_is_an_interruption() -
     timeouts = {shape.name: shape.timeout_seconds for shape in FUNCTIONS}
 
     for shape in QUEUES:
-        timeout = timeouts[CONSUMERS[shape.name]]
+        timeout = timeouts[shape.consumer]
         if shape.name == "interruptions":
             assert timeout < shape.visibility_seconds <= 30
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.config import Config
 
+from sluice import environment
 from sluice.adapters import dynamodb_stream
 from sluice.adapters.aws_refusals import refusal
 from sluice.adapters.cedana_services import CedanaServices
@@ -45,6 +46,8 @@ from sluice.adapters.sqs_queues import (
 )
 from sluice.adapters.step_functions import StepFunctions
 from sluice.adapters.system_clock import SystemClock
+from sluice.environment import Table
+from sluice.message_queues import DEAD_LETTERS, QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,8 +84,20 @@ CONFIG = Config(
 )
 
 
-def _env(name: str) -> str:
-    return os.environ[f"SLUICE_{name}"]
+def _table(name: str) -> str:
+    return os.environ[environment.table_name(name)]
+
+
+def _queue_url(name: str) -> str:
+    return os.environ[environment.queue_url(name)]
+
+
+def _function(name: str) -> str:
+    return os.environ[environment.function_name(name)]
+
+
+def _bucket() -> str:
+    return os.environ[environment.BUCKET]
 
 
 @cache
@@ -100,42 +115,40 @@ def clock() -> SystemClock:
 
 @cache
 def workloads() -> DynamoDBWorkloads:
-    return DynamoDBWorkloads(client("dynamodb"), _env("WORKLOADS_TABLE"))
+    return DynamoDBWorkloads(client("dynamodb"), _table(Table.WORKLOADS))
 
 
 @cache
 def ledgers() -> DynamoDBLedgers:
     return DynamoDBLedgers(
-        client("dynamodb"), _env("LEDGERS_TABLE"), _env("WORKLOADS_TABLE"), _env("CATALOG_TABLE")
+        client("dynamodb"), _table(Table.LEDGERS), _table(Table.WORKLOADS), _table(Table.CATALOG)
     )
 
 
 @cache
 def catalog() -> DynamoDBCatalog:
-    ledgers_table = os.environ.get("SLUICE_LEDGERS_TABLE", "")
-    return DynamoDBCatalog(client("dynamodb"), _env("CATALOG_TABLE"), ledgers_table)
+    ledgers_table = os.environ.get(environment.table_name(Table.LEDGERS), "")
+    return DynamoDBCatalog(client("dynamodb"), _table(Table.CATALOG), ledgers_table)
 
 
 @cache
 def leases() -> DynamoDBLeases:
-    return DynamoDBLeases(client("dynamodb"), _env("NODES_TABLE"))
+    return DynamoDBLeases(client("dynamodb"), _table(Table.NODES))
 
 
 @cache
 def manifests() -> DynamoDBManifests:
-    return DynamoDBManifests(
-        client("dynamodb"), client("s3"), _env("MANIFESTS_TABLE"), _env("BUCKET")
-    )
+    return DynamoDBManifests(client("dynamodb"), client("s3"), _table(Table.MANIFESTS), _bucket())
 
 
 @cache
 def timeline() -> DynamoDBTimeline:
-    return DynamoDBTimeline(client("dynamodb"), _env("TIMELINE_TABLE"))
+    return DynamoDBTimeline(client("dynamodb"), _table(Table.TIMELINE))
 
 
 @cache
 def faults() -> DynamoDBFaults:
-    return DynamoDBFaults(client("dynamodb"), _env("TIMELINE_TABLE"))
+    return DynamoDBFaults(client("dynamodb"), _table(Table.TIMELINE))
 
 
 @cache
@@ -147,27 +160,27 @@ def noting() -> NoteFaults:
 
 @cache
 def nodes() -> DynamoDBNodes:
-    return DynamoDBNodes(client("dynamodb"), _env("NODES_TABLE"))
+    return DynamoDBNodes(client("dynamodb"), _table(Table.NODES))
 
 
 @cache
 def offerings() -> DynamoDBOfferings:
-    return DynamoDBOfferings(client("dynamodb"), _env("NODES_TABLE"))
+    return DynamoDBOfferings(client("dynamodb"), _table(Table.NODES))
 
 
 @cache
 def losses() -> DynamoDBLosses:
-    return DynamoDBLosses(client("dynamodb"), _env("NODES_TABLE"))
+    return DynamoDBLosses(client("dynamodb"), _table(Table.NODES))
 
 
 @cache
 def pools() -> DynamoDBPools:
-    return DynamoDBPools(client("dynamodb"), _env("NODES_TABLE"))
+    return DynamoDBPools(client("dynamodb"), _table(Table.NODES))
 
 
 @cache
 def migrations() -> DynamoDBMigrations:
-    return DynamoDBMigrations(client("dynamodb"), _env("MIGRATIONS_TABLE"))
+    return DynamoDBMigrations(client("dynamodb"), _table(Table.MIGRATIONS))
 
 
 @cache
@@ -199,7 +212,7 @@ def archives() -> CheckpointArchives:
 
 def checkpoints() -> str:
     """Below which address node agents store archives."""
-    return f"s3://{_env('BUCKET')}/checkpoints/"
+    return f"s3://{_bucket()}/checkpoints/"
 
 
 @cache
@@ -216,7 +229,7 @@ def cedanas() -> CedanaServices:
 
 @cache
 def interruptions() -> SQSInterruptions:
-    return SQSInterruptions(client("sqs"), _env("INTERRUPTIONS_QUEUE_URL"))
+    return SQSInterruptions(client("sqs"), _queue_url("interruptions"))
 
 
 @cache
@@ -236,27 +249,27 @@ def prices() -> EC2Prices:
 
 @cache
 def logs() -> S3Logs:
-    return S3Logs(client("s3"), _env("BUCKET"))
+    return S3Logs(client("s3"), _bucket())
 
 
 @cache
 def recordings() -> S3Recordings:
-    return S3Recordings(client("s3"), _env("BUCKET"))
+    return S3Recordings(client("s3"), _bucket())
 
 
 @cache
 def kicks() -> SQSKicks:
-    return SQSKicks(client("sqs"), _env("KICKS_QUEUE_URL"))
+    return SQSKicks(client("sqs"), _queue_url("kicks"))
 
 
 @cache
 def commands() -> SQSCommands:
-    return SQSCommands(client("sqs"), _env("COMMANDS_QUEUE_URL"))
+    return SQSCommands(client("sqs"), _queue_url("commands"))
 
 
 @cache
 def provisions() -> SQSProvisions:
-    return SQSProvisions(client("sqs"), _env("PROVISIONS_QUEUE_URL"))
+    return SQSProvisions(client("sqs"), _queue_url("provisions"))
 
 
 @cache
@@ -269,7 +282,7 @@ def clusters() -> EKSClusters:
 
 @cache
 def observers() -> LambdaObservers:
-    return LambdaObservers(client("lambda"), _env("OBSERVE_FUNCTION"), leases(), clock())
+    return LambdaObservers(client("lambda"), _function("observe"), leases(), clock())
 
 
 @cache
@@ -297,8 +310,8 @@ def stream_record(change: Mapping[str, Any]) -> StreamRecord:
 def relay() -> Relay:
     from sluice.usecases.upkeep.relay import Relay
 
-    omitted = frozenset(os.environ.get("SLUICE_EVENTS_OMITTED", "").split(",")) - {""}
-    bus = EventBridgeBus(client("events"), _env("BUS_NAME"), omitted)
+    omitted = frozenset(os.environ.get(environment.EVENTS_OMITTED, "").split(",")) - {""}
+    bus = EventBridgeBus(client("events"), os.environ[environment.BUS_NAME], omitted)
     return Relay(kicks(), commands(), provisions(), timeline(), bus)
 
 
@@ -344,7 +357,7 @@ def interrupt() -> Interrupt:
 
 def queues_of_events() -> frozenset[str]:
     """Names of the queue in which the bus is the sender: as deployed, and as `redrive` names it."""
-    return frozenset({_env("EVENTS_QUEUE"), "events"})
+    return frozenset({os.environ[environment.EVENTS_QUEUE], "events"})
 
 
 @cache
@@ -406,12 +419,12 @@ def sweep() -> Sweep:
 
 @cache
 def task_tokens() -> S3TaskTokens:
-    return S3TaskTokens(client("s3"), _env("BUCKET"))
+    return S3TaskTokens(client("s3"), _bucket())
 
 
 @cache
 def completions() -> SQSCompletions:
-    return SQSCompletions(client("sqs"), _env("COMPLETIONS_QUEUE_URL"))
+    return SQSCompletions(client("sqs"), _queue_url("completions"))
 
 
 @cache
@@ -431,9 +444,7 @@ def heard_answers() -> HeardAnswers:
 
 @cache
 def dead_letters() -> SQSDeadLetters:
-    from sluice.usecases.steering.dead_letters import QUEUES
-
-    urls = {queue: _env(f"{queue.upper()}_DEAD_LETTERS_URL") for queue in QUEUES}
+    urls = {queue: os.environ[environment.dead_letters_url(queue)] for queue in DEAD_LETTERS}
     return SQSDeadLetters(client("sqs"), urls)
 
 
@@ -447,14 +458,10 @@ def invoking() -> Any:
 @cache
 def consumers() -> LambdaConsumers:
     """Answers are the api's own messages, and it cannot invoke itself while it is asked."""
-    from sluice.usecases.steering.dead_letters import QUEUES
-
     functions = {
-        queue: _env(f"{nature.function.upper()}_FUNCTION")
-        for queue, nature in QUEUES.items()
-        if nature.redrivable and nature.function != "api"
+        queue.name: _function(queue.consumer) for queue in QUEUES if queue.consumer != "api"
     }
-    account = _env("ANSWERS_DEAD_LETTERS_URL").split("/")[-2]
+    account = os.environ[environment.dead_letters_url("answers")].split("/")[-2]
     return LambdaConsumers(
         invoking,
         functions,

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.lifecycle.completion import WITHHELD, token_in
+from sluice.message_queues import DEAD_LETTERS
 from sluice.usecases.refused import ConflictError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from sluice.core.lifecycle.faults import Fault
+    from sluice.message_queues import DeadLetterQueue
     from sluice.ports import Clock, Consumers, DeadLetter, DeadLetters, Faults
     from sluice.usecases.callers import Authority
 
@@ -21,37 +23,6 @@ MOST_SHOWN: Final = 200
 HEAD: Final = 500  # characters of a body
 LOOK_SECONDS: Final = 20  # hidden from others while somebody looks
 HAND_SECONDS: Final = 60  # longer than a request may take: nobody else hands out the same one
-
-
-@dataclass(frozen=True, slots=True)
-class Nature:
-    """What the messages of a queue are, and which function takes them.
-
-    `data`: somebody's words, which exist nowhere else; else hints that are repeated anyway.
-    """
-
-    function: str
-    data: bool
-    advice: str
-    redrivable: bool = True
-
-
-def _hints(function: str, advice: str) -> Nature:
-    return Nature(function, False, advice)
-
-
-QUEUES: Final[Mapping[str, Nature]] = {
-    "submissions": Nature("submit", True, "mend the cause, then redrive; nobody else has them"),
-    "events": Nature("submit", True, "mend the cause, then redrive; nobody else has them"),
-    "kicks": _hints("admit", "sweep kicks every minute anyway: purge"),
-    "commands": _hints("act", "observe repeats them anyway: purge"),
-    "provisions": _hints("provision", "a schedule asks every minute anyway: purge"),
-    "interruptions": _hints("interrupt", "the news is stale, observe sees the loss: purge"),
-    "completions": _hints("complete", "sweep asks again within 32 minutes: purge, or redrive"),
-    "answers": Nature("api", True, "mend the cause, then redrive; nobody else has them"),
-    "failures": Nature("", False, "sweep and observe repair what they were about: purge", False),
-    "undelivered": Nature("", False, "mend the rule or schedule, then purge", False),
-}
 
 
 @dataclass(frozen=True)
@@ -70,12 +41,12 @@ class DeadLetterOffice:
     def listed(self, caller: Authority) -> Json:
         """Every queue, with how many lie there and the first of them."""
         caller.require_admin("reading dead letters")
-        return {"items": [self._view(queue, SHOWN) for queue in QUEUES]}
+        return {"items": [self._view(queue, SHOWN) for queue in DEAD_LETTERS]}
 
     def of(self, caller: Authority, queue: str, limit: int) -> Json:
         """One queue, with up to `limit` of its letters. Raises NotFoundError."""
         caller.require_admin("reading dead letters")
-        _nature(queue)
+        _known(queue)
         return self._view(queue, min(limit, MOST_SHOWN))
 
     def redrive(self, caller: Authority, queue: str) -> Json:
@@ -84,11 +55,11 @@ class DeadLetterOffice:
         Raises NotFoundError, and ConflictError for letters that no function can take.
         """
         caller.require_admin("redriving dead letters")
-        nature = _nature(queue)
-        if not nature.redrivable:
+        shape = _known(queue)
+        if not shape.redrivable:
             raise ConflictError(
                 f"the letters of {queue} tell of calls that failed; nobody takes them",
-                hint=nature.advice,
+                hint=shape.advice,
             )
         letters = self.letters.take(queue, hidden_seconds=HAND_SECONDS)
         handled = self.consumers.hand(queue, letters) if letters else None
@@ -106,23 +77,23 @@ class DeadLetterOffice:
     def purge(self, caller: Authority, queue: str, *, dry_run: bool) -> Json:
         """Deletes all of them: `{queue, purged, dryRun}`, the count being approximate."""
         caller.require_admin("purging dead letters")
-        _nature(queue)
+        _known(queue)
         count = self.letters.count(queue)
         if count and not dry_run:
             self.letters.purge(queue)
         return {"queue": queue, "purged": count, "dryRun": dry_run}
 
     def _view(self, queue: str, limit: int) -> Json:
-        nature, count = QUEUES[queue], self.letters.count(queue)
+        shape, count = DEAD_LETTERS[queue], self.letters.count(queue)
         found = self._looked_at(queue, min(limit, count))
-        fault = _newest(self.faults.noted(), nature.function) if found else ""
+        fault = _newest(self.faults.noted(), shape.consumer) if found else ""
         return {
             "queue": queue,
             "count": count,
-            "function": nature.function,
-            "data": nature.data,
-            "redrivable": nature.redrivable,
-            "advice": nature.advice,
+            "function": shape.consumer,
+            "data": shape.irreplaceable,
+            "redrivable": shape.redrivable,
+            "advice": shape.advice,
             "items": [_letter(each, fault) for each in found],
         }
 
@@ -140,10 +111,10 @@ class DeadLetterOffice:
         return found[:limit]
 
 
-def _nature(queue: str) -> Nature:
-    if queue not in QUEUES:
-        raise NotFoundError(f"there is no queue {queue}", hint=f"known: {', '.join(QUEUES)}")
-    return QUEUES[queue]
+def _known(queue: str) -> DeadLetterQueue:
+    if queue not in DEAD_LETTERS:
+        raise NotFoundError(f"there is no queue {queue}", hint=f"known: {', '.join(DEAD_LETTERS)}")
+    return DEAD_LETTERS[queue]
 
 
 def _newest(faults: Iterable[Fault], function: str) -> str:
