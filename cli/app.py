@@ -1,4 +1,4 @@
-"""What every command shares, made only when it is first needed."""
+"""What every command shares; each part is created when it is first used."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import click
 if TYPE_CHECKING:
     from cli.aws import Aws
     from cli.client import Client
-    from cli.outbox import Outbox
-    from cli.settings import Settings
+    from cli.sender import Sender
+    from cli.settings import ClientSettings
 
 
 @dataclass
 class App:
-    """Settings, the api and the submission queue of one command; time is replaceable."""
+    """ClientSettings, the api and the submission queue of one command; time is replaceable."""
 
     profile: str | None = None
     api_url: str | None = None
@@ -27,7 +27,7 @@ class App:
     sleep: Callable[[float], None] = field(default=time.sleep)
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> ClientSettings:
         from cli.settings import discover  # noqa: PLC0415 - a verb pays only for what it uses
 
         return discover(profile=self.profile, api_url=self.api_url)
@@ -44,29 +44,29 @@ class App:
 
         return Client(self.aws.transport())
 
-    def stored(self, bucket: str, key: str) -> bytes:
-        """An object of S3, by the caller's own rights. Raises CommandError."""
+    def read_object(self, bucket: str, key: str) -> bytes:
+        """Reads an object from S3 with the caller's own credentials. Raises SluiceError."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
 
-        from cli.aws import explained  # noqa: PLC0415 - a verb pays only for what it uses
+        from cli.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
 
         try:
             answer = self.aws.client("s3").get_object(Bucket=bucket, Key=key)
             body: bytes = answer["Body"].read()
         except (BotoCoreError, ClientError) as error:
-            told = explained(error)
-            message = f"s3://{bucket}/{key} cannot be read: {told.message}"
-            raise type(told)(message, hint=told.hint) from error
+            failure = from_aws(error)
+            message = f"s3://{bucket}/{key} cannot be read: {failure.message}"
+            raise type(failure)(message, hint=failure.hint) from error
         return body
 
-    def outbox(self, transport: str) -> Outbox:
-        """The way of documents to the control plane: `sqs` or `events`."""
-        from cli.outbox import EventOutbox, SqsOutbox  # noqa: PLC0415 - a verb pays only for what it uses
+    def sender(self, transport: str) -> Sender:
+        """The sender for a transport: `sqs` or `events`."""
+        from cli.sender import EventBridgeSender, SqsSender  # noqa: PLC0415 - a verb pays only for what it uses
 
         if transport == "events":
-            return EventOutbox(self.aws.client("events"), self.aws.published("bus").value)
+            return EventBridgeSender(self.aws.client("events"), self.aws.published("bus").value)
         url = self.aws.published("queues/submissions").value
-        return SqsOutbox(self.aws.client("sqs"), url)
+        return SqsSender(self.aws.client("sqs"), url)
 
 
 pass_app: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(App)

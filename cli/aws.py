@@ -8,8 +8,13 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.errors import CommandError, DeniedError, NotDeployedError, UnavailableError
-from cli.settings import Setting, Settings
+from cli.errors import (
+    ControlPlaneUnavailableError,
+    NotDeployedError,
+    PermissionDeniedError,
+    SluiceError,
+)
+from cli.settings import ClientSettings, Setting
 from cli.transport import FunctionUrl
 
 if TYPE_CHECKING:
@@ -24,7 +29,7 @@ MISSING_CODES = {"ParameterNotFound"}
 class Aws:
     """One session; clients and credentials as the settings say."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
 
     @cached_property
@@ -40,7 +45,7 @@ class Aws:
     def region(self) -> str:
         region = self.settings.region.value or self.session.get_config_variable("region")
         if not region:
-            raise CommandError(
+            raise SluiceError(
                 "no AWS Region is set",
                 hint="set AWS_REGION, `region` in sluice.yaml, or a Region in your AWS profile",
             )
@@ -68,9 +73,9 @@ class Aws:
                     hint="start the embedded stack (`sluice local up`), deploy (`make deploy`), "
                     "or name it in sluice.yaml",
                 ) from error
-            raise explained(error) from error
+            raise from_aws(error) from error
         except BotoCoreError as error:
-            raise explained(error) from error
+            raise from_aws(error) from error
         return Setting(str(answer["Parameter"]["Value"]), f"SSM parameter {path}")
 
     def _credentials(self) -> Any:
@@ -82,10 +87,10 @@ class Aws:
         return self.session.get_credentials()
 
     def transport(self) -> FunctionUrl:
-        """The way to the api. Raises DeniedError without credentials."""
+        """The way to the api. Raises PermissionDeniedError without credentials."""
         credentials = self._credentials()
         if credentials is None:
-            raise DeniedError(
+            raise PermissionDeniedError(
                 "no AWS credentials found",
                 hint=f"the embedded stack of {silent} does not answer; `sluice local up` starts it"
                 if (silent := self.settings.silent_stack)
@@ -104,16 +109,18 @@ def reachable(function_url: str, endpoint_url: str) -> str:
     return function_url.rstrip("/")
 
 
-def explained(error: ClientError | BotoCoreError) -> CommandError:
-    """An error of AWS as ours, with the exit code that it deserves."""
+def from_aws(error: ClientError | BotoCoreError) -> SluiceError:
+    """The SluiceError for an error of AWS, with the matching exit code."""
     if isinstance(error, ClientError):
         code = error.response.get("Error", {}).get("Code", "")
         if code in DENIED_CODES:
-            return DeniedError(str(error), hint="check with `aws sts get-caller-identity`")
+            return PermissionDeniedError(
+                str(error), hint="check with `aws sts get-caller-identity`"
+            )
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if status >= SERVER_FAULT or "Throttl" in code:
-            return UnavailableError(str(error), hint="try again")
-        return CommandError(str(error))
+            return ControlPlaneUnavailableError(str(error), hint="try again")
+        return SluiceError(str(error))
     if type(error).__name__ in {"NoCredentialsError", "CredentialRetrievalError"}:
-        return DeniedError(str(error), hint="log in, or name a profile with --profile")
-    return UnavailableError(str(error), hint="`sluice config show` tells which address is used")
+        return PermissionDeniedError(str(error), hint="log in, or name a profile with --profile")
+    return ControlPlaneUnavailableError(str(error), hint="`sluice config show` names the address")

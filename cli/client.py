@@ -1,49 +1,49 @@
-"""The api as methods; HTTP answers become values or errors of this command."""
+"""The api as methods. HTTP answers become values or exceptions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cli.errors import (
-    AmbiguousError,
-    CommandError,
-    DeniedError,
-    KeyReusedError,
-    NotFoundError,
-    RefusedError,
-    UnavailableError,
+    AmbiguousNameError,
+    ControlPlaneUnavailableError,
+    IdempotencyKeyReusedError,
+    ObjectNotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+    SluiceError,
 )
-from cli.transport import Request, Transport
+from cli.transport import ApiRequest, Transport
 
 Json = dict[str, Any]
 
 ERROR_STATUS = 400
-ERRORS: Mapping[int, type[CommandError]] = {
-    400: RefusedError,
-    401: DeniedError,
-    403: DeniedError,
-    404: NotFoundError,
-    409: RefusedError,
-    413: RefusedError,
-    422: RefusedError,
-    429: UnavailableError,
-    500: UnavailableError,
-    502: UnavailableError,
-    503: UnavailableError,
-    504: UnavailableError,
+ERRORS: Mapping[int, type[SluiceError]] = {
+    400: RequestRefusedError,
+    401: PermissionDeniedError,
+    403: PermissionDeniedError,
+    404: ObjectNotFoundError,
+    409: RequestRefusedError,
+    413: RequestRefusedError,
+    422: RequestRefusedError,
+    429: ControlPlaneUnavailableError,
+    500: ControlPlaneUnavailableError,
+    502: ControlPlaneUnavailableError,
+    503: ControlPlaneUnavailableError,
+    504: ControlPlaneUnavailableError,
 }
-CODES: Mapping[str, type[CommandError]] = {
-    "Ambiguous": AmbiguousError,
-    "KeyReused": KeyReusedError,
+CODES: Mapping[str, type[SluiceError]] = {
+    "Ambiguous": AmbiguousNameError,
+    "KeyReused": IdempotencyKeyReusedError,
 }
-HINTS: Mapping[type[CommandError], str] = {
-    DeniedError: "ask an administrator for a Tenant that names your role, or try --profile",
-    UnavailableError: "try again; `sluice doctor` tells more",
+HINTS: Mapping[type[SluiceError], str] = {
+    PermissionDeniedError: "ask for a Tenant that names your role, or try --profile",
+    ControlPlaneUnavailableError: "try again; `sluice doctor` shows details",
 }
 PAGE = 200
 
 
 class Client:
-    """What commands ask of the control plane."""
+    """Requests to the api of the control plane."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -53,7 +53,7 @@ class Client:
         query = {name: value for name, value in filters.items() if value}
         cursor = ""
         while limit > 0:
-            page = self.ask(
+            page = self.get(
                 "workloads",
                 **query,
                 limit=str(min(limit, PAGE)),
@@ -66,34 +66,34 @@ class Client:
                 return
 
     def workload(self, reference: str) -> Json:
-        """One workload by id or unique prefix. Raises NotFoundError."""
-        found: Json = self.ask("workloads", reference)
+        """One workload by id or unique prefix. Raises ObjectNotFoundError."""
+        found: Json = self.get("workloads", reference)
         return found
 
-    def ask(self, *path: str, **query: str) -> Any:
-        return self._answer(Request("GET", path, query))
+    def get(self, *path: str, **query: str) -> Any:
+        return self._answer(ApiRequest("GET", path, query))
 
-    def tell(self, *path: str, body: Any = None) -> Any:
-        return self._answer(Request("POST", path, body={} if body is None else body))
+    def post(self, *path: str, body: Any = None) -> Any:
+        return self._answer(ApiRequest("POST", path, body={} if body is None else body))
 
     def delete(self, *path: str, **query: str) -> Any:
-        return self._answer(Request("DELETE", path, query))
+        return self._answer(ApiRequest("DELETE", path, query))
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request: ApiRequest) -> Any:
         response = self.transport(request)
         if response.status < ERROR_STATUS:
             return response.document
         raise failure(response.status, response.document)
 
 
-def failure(status: int, document: Any) -> CommandError:
-    """An error answer as an error of the command; the body is not always ours."""
+def failure(status: int, document: Any) -> SluiceError:
+    """The exception for an error answer. The body is not always one of the api's own."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):
         text = (
             document.get("Message", document.get("message")) if isinstance(document, dict) else None
         )
         error = {"message": str(text or f"the api answered with status {status}")}
-    kind = CODES.get(str(error.get("code")), ERRORS.get(status, CommandError))
+    kind = CODES.get(str(error.get("code")), ERRORS.get(status, SluiceError))
     hint = str(error.get("hint") or HINTS.get(kind, ""))
     return kind(str(error.get("message", status)), hint=hint, errors=error.get("errors") or ())

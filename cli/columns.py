@@ -8,20 +8,20 @@ from cli.output import Column, Row
 
 
 def workload_columns(now_ms: int) -> list[Column]:
-    """Columns of `ls`; times are told relative to `now_ms`."""
+    """Columns of `ls`; times are relative to `now_ms`."""
 
     def text(name: str) -> Callable[[Row], str]:
         return lambda row: str(row.get(name) or "")
 
     def waited(row: Row) -> str:
-        """Empty for one that was sent and has no record yet."""
+        """Empty for a submission that has no record yet."""
         return span(row["waitedMs"] / 1_000) if "waitedMs" in row else ""
 
     def ended(row: Row) -> int:
         return int(row.get("finishedAt") or now_ms)
 
     def began(row: Row) -> int | None:
-        """A short job may end before anybody saw all its pods ready."""
+        """A short job may end before all its pods were seen ready."""
         return row.get("startedAt") or (row.get("finishedAt") and row.get("dispatchedAt"))
 
     return [

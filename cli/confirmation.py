@@ -1,4 +1,4 @@
-"""Asks before something is done that cannot be undone."""
+"""Asks the user before an action that cannot be undone."""
 
 import sys
 
@@ -6,12 +6,12 @@ import click
 
 
 def require_yes(what: str, *, yes: bool, warning: str = "") -> None:
-    """Asks whether `what` is meant; without a terminal nobody can answer, so -y is needed.
+    """Asks the user to confirm `what`. Without a terminal there is no prompt, so -y is required.
 
-    `warning` says what follows from it. Raises click.Abort after a no.
+    `warning` names the consequences. Raises click.Abort when the user declines.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(" ".join(filter(None, (f"{what}: say -y to mean it.", warning))))
+        raise click.UsageError(" ".join(filter(None, (f"{what}: confirm with -y.", warning))))
     click.confirm("\n".join(filter(None, (warning, f"{what}?"))), abort=True, err=True)

@@ -12,7 +12,7 @@ import click
 from sluice.core.intake.documents import Document, valid_key
 from sluice.core.values.identity import workload_id
 
-from cli.errors import RefusedError
+from cli.errors import RequestRefusedError
 
 Json = dict[str, Any]
 
@@ -51,7 +51,7 @@ def read(paths: Sequence[str]) -> list[Source]:
     """All documents of these files; `-` is stdin, a folder means its YAML and JSON files."""
     sources = [source for path in paths for source in _documents(path)]
     if not sources:
-        raise RefusedError(f"no document in {', '.join(paths)}")
+        raise RequestRefusedError(f"no document in {', '.join(paths)}")
     return sources
 
 
@@ -60,7 +60,7 @@ def submission(
 ) -> Submission:
     """Adds what is missing (namespace, key) and derives the id; the rest stays as written.
 
-    `namespace` is asked only for a document that names none. Raises RefusedError.
+    `namespace` is asked only for a document that names none. Raises RequestRefusedError.
     """
     document = dict(source.document)
     metadata = dict(_mapping(document.get("metadata"), "metadata", source))
@@ -69,7 +69,7 @@ def submission(
     chosen = key or Document(document).declared_key()
     key = chosen or secrets.token_hex(16)
     if not valid_key(key):
-        raise RefusedError(
+        raise RequestRefusedError(
             f"{source.place}: idempotency key {key!r} may only hold a-z, 0-9 and -, at most 63"
         )
     if document.get("kind") == NATIVE:
@@ -88,7 +88,7 @@ def _mapping(value: Any, field: str, source: Source) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise RefusedError(f"{source.place}: {field} must be a mapping")
+        raise RequestRefusedError(f"{source.place}: {field} must be a mapping")
     return value
 
 
@@ -105,9 +105,9 @@ def _documents(path: str) -> Iterator[Source]:
         except OSError as error:
             raise click.BadParameter(f"{place}: {error.strerror}", param_hint="-f") from error
         except UnicodeDecodeError as error:
-            raise RefusedError(f"{place} is no text in UTF-8") from error
+            raise RequestRefusedError(f"{place} is no text in UTF-8") from error
         except RecursionError as error:
-            raise RefusedError(f"{place} is nested too deeply to be a document") from error
+            raise RequestRefusedError(f"{place} is nested too deeply to be a document") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> Json:
@@ -121,15 +121,17 @@ def _once(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def _require_json(document: Json, place: str) -> None:
-    """Raises RefusedError for what YAML can say and a message cannot."""
+    """Raises RequestRefusedError for what YAML can say and a message cannot."""
     size = 0
     try:
         for part in json.JSONEncoder(allow_nan=False).iterencode(document):
             size += len(part)
             if size > MOST_BYTES:
-                raise RefusedError(f"{place} is more than {MOST_BYTES >> 20} MiB as JSON")
+                raise RequestRefusedError(f"{place} is more than {MOST_BYTES >> 20} MiB as JSON")
     except (TypeError, ValueError) as error:
-        raise RefusedError(f"{place} holds a value that JSON does not have: {error}") from error
+        raise RequestRefusedError(
+            f"{place} holds a value that JSON does not have: {error}"
+        ) from error
 
 
 def _parse(text: str, place: str) -> Iterator[Source]:
@@ -138,14 +140,14 @@ def _parse(text: str, place: str) -> Iterator[Source]:
         try:
             parsed = [json.loads(text, object_pairs_hook=_once)]
         except ValueError as error:
-            raise RefusedError(f"{place} is no JSON: {error}") from error
+            raise RequestRefusedError(f"{place} is no JSON: {error}") from error
     else:
         from cli.yaml_stream import parse_yaml  # noqa: PLC0415 - JSON needs no YAML parser
 
         try:
             parsed = parse_yaml(text)
         except ValueError as error:
-            raise RefusedError(f"{place} is no YAML: {error}") from error
+            raise RequestRefusedError(f"{place} is no YAML: {error}") from error
     for number, item in enumerate(parsed, start=1):
         if item is not None:
             yield from _items(item, place if len(parsed) == 1 else f"{place}, document {number}")
@@ -165,4 +167,4 @@ def _items(item: Any, place: str) -> Iterator[Source]:
         _require_json(item, place)
         yield Source(place, item)
     else:
-        raise RefusedError(f"{place} holds {type(item).__name__}, not a document")
+        raise RequestRefusedError(f"{place} holds {type(item).__name__}, not a document")

@@ -1,6 +1,6 @@
-"""What may go wrong in a command, as one small tree; each class knows its exit code.
+"""The exceptions, as one small tree; each class has its exit code.
 
-Every error says what is wrong, where (errors), and what to do (hint).
+Every exception says what is wrong (message), where (errors), and what to do (hint).
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from typing import IO, Any
 import click
 from sluice.core.values.mistakes import mistake
 
-from cli.exit_codes import Exit
+from cli.exit_codes import ExitCode
 
 
-class CommandError(click.ClickException):
-    """Ends a command; shown on stderr with its errors and its hint."""
+class SluiceError(click.ClickException):
+    """Base of all exceptions."""
 
-    exit_code = Exit.ERROR
+    exit_code = ExitCode.ERROR
 
     def __init__(
         self, message: str, *, hint: str = "", errors: Sequence[Mapping[str, Any]] = ()
@@ -33,61 +33,61 @@ class CommandError(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
-class NotDeployedError(CommandError):
-    """The stacks publish no such name: there are none, or a setting leaves that part out."""
+class NotDeployedError(SluiceError):
+    """The stacks do not publish this name: they are not deployed, or a setting omits the part."""
 
 
-class UsageError(CommandError):
-    """The command was given nothing that it could do what was asked for with."""
+class UsageError(SluiceError):
+    """The arguments make no valid request."""
 
-    exit_code = Exit.USAGE
+    exit_code = ExitCode.USAGE
 
 
-class NotFoundError(CommandError):
-    """No object has this id or name, or several have (`ambiguous`)."""
+class ObjectNotFoundError(SluiceError):
+    """No object has this id or name."""
 
-    exit_code = Exit.NOT_FOUND
+    exit_code = ExitCode.NOT_FOUND
     ambiguous = False
 
 
-class AmbiguousError(NotFoundError):
+class AmbiguousNameError(ObjectNotFoundError):
     """Several objects have this name or prefix."""
 
     ambiguous = True
 
 
-class WorkloadNotFoundError(NotFoundError):
-    """The workload whose outcome was asked for does not exist."""
+class WorkloadNotFoundError(ObjectNotFoundError):
+    """The workload does not exist."""
 
-    exit_code = Exit.WORKLOAD_NOT_FOUND
+    exit_code = ExitCode.WORKLOAD_NOT_FOUND
 
 
-class DeniedError(CommandError):
+class PermissionDeniedError(SluiceError):
     """No credentials, or they do not allow this."""
 
-    exit_code = Exit.DENIED
+    exit_code = ExitCode.DENIED
 
 
-class RefusedError(CommandError):
-    """Validation or policy says no; the same request will be refused again."""
+class RequestRefusedError(SluiceError):
+    """Validation or policy refuses the request; a retry is refused too."""
 
-    exit_code = Exit.REFUSED
-
-
-class KeyReusedError(CommandError):
-    """The idempotency key stands for another body already."""
-
-    exit_code = Exit.KEY_REUSED
+    exit_code = ExitCode.REFUSED
 
 
-class UnavailableError(CommandError):
-    """The control plane does not answer; worth a retry."""
+class IdempotencyKeyReusedError(SluiceError):
+    """The idempotency key belongs to another document."""
 
-    exit_code = Exit.UNAVAILABLE
+    exit_code = ExitCode.KEY_REUSED
 
 
-class Outcome(click.exceptions.Exit):
-    """Ends a command with a workload's outcome as its exit code."""
+class ControlPlaneUnavailableError(SluiceError):
+    """The control plane does not answer; retry."""
 
-    def __init__(self, code: Exit) -> None:
+    exit_code = ExitCode.UNAVAILABLE
+
+
+class CommandExit(click.exceptions.Exit):
+    """Ends a command with an exit code, for example the outcome of a workload."""
+
+    def __init__(self, code: ExitCode) -> None:
         super().__init__(int(code))

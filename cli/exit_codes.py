@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """Codes of the `sluice` command; 100 to 103 agree with SkyPilot's."""
 
     OK = 0

@@ -24,14 +24,14 @@ WIDE_COLUMNS = 120
 UNCUT = {"ID": 13, "STATUS": 10}
 
 
-class View(Protocol):
+class WorkloadDisplay(Protocol):
     """Shows the workloads as they are now."""
 
     def __call__(self, workloads: Sequence[Json]) -> None: ...
 
 
 def progress_table(workloads: Sequence[Json], now_ms: int, *, lines: int, width: int) -> Table:
-    """The table as of now; what does not fit the terminal is counted in its last line."""
+    """The table. Its last line counts the workloads that do not fit the terminal."""
     headings = WIDE if width >= WIDE_COLUMNS else NARROW
     columns = [column for column in workload_columns(now_ms) if column.heading in headings]
     table = Table(box=None, pad_edge=False, title=heading(workloads), title_justify="left")
@@ -50,7 +50,7 @@ def progress_table(workloads: Sequence[Json], now_ms: int, *, lines: int, width:
 
 
 @contextmanager
-def table_view(app: App) -> Iterator[View]:
+def table_view(app: App) -> Iterator[WorkloadDisplay]:
     console = Console(stderr=True)
     with Live(console=console, auto_refresh=False, transient=False) as live:
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import click
 
 from cli.app import App
-from cli.errors import CommandError
-from cli.exit_codes import Exit
+from cli.errors import SluiceError
+from cli.exit_codes import ExitCode
 from cli.lazy import LazyGroup, Verb
 
 SUBMIT, LOOK, STEER, ACCOUNT, OPERATE = "Submit", "Look and wait", "Steer", "Account", "Operate"
@@ -17,41 +17,46 @@ VERBS = (
     Verb("run", "cli.commands.run:run", "Submit one container without a file.", SUBMIT),
     Verb("ls", "cli.commands.ls:ls", "List workloads.", LOOK),
     Verb("get", "cli.commands.get:get", "Show a workload's document and status.", LOOK),
-    Verb("describe", "cli.commands.describe:describe", "Tell all about a workload.", LOOK),
-    Verb("why", "cli.commands.why:why", "Say why a workload does not run.", LOOK),
-    Verb("logs", "cli.commands.logs:logs", "Print a workload's logs, also after its end.", LOOK),
-    Verb("events", "cli.commands.events:events", "Print what happened to a workload.", LOOK),
-    Verb("status", "cli.commands.status:status", "Show everything at a glance.", LOOK),
-    Verb("top", "cli.commands.status:top", "Show everything at a glance, renewed.", LOOK),
-    Verb("wait", "cli.commands.wait:wait", "Wait for workloads and report how they ended.", LOOK),
+    Verb(
+        "describe",
+        "cli.commands.describe:describe",
+        "Show everything known about a workload.",
+        LOOK,
+    ),
+    Verb("why", "cli.commands.why:why", "Explain why a workload does not run.", LOOK),
+    Verb("logs", "cli.commands.logs:logs", "Print a workload's logs, also after it ended.", LOOK),
+    Verb("events", "cli.commands.events:events", "Print the timeline of a workload.", LOOK),
+    Verb("status", "cli.commands.status:status", "Show a summary of the whole system.", LOOK),
+    Verb("top", "cli.commands.status:top", "Show the summary, refreshed.", LOOK),
+    Verb("wait", "cli.commands.wait:wait", "Wait for workloads and report their outcome.", LOOK),
     Verb("cancel", "cli.commands.steer:cancel", "Cancel workloads.", STEER),
     Verb("hold", "cli.commands.steer:hold", "Keep pending workloads from being admitted.", STEER),
     Verb("release", "cli.commands.steer:release", "Undo hold.", STEER),
     Verb("requeue", "cli.commands.steer:requeue", "Stop workloads and queue them again.", STEER),
     Verb("reprioritize", "cli.commands.steer:reprioritize", "Change priority.", STEER),
     Verb("check", "cli.commands.check:check", "Answer an admission check.", STEER),
-    Verb("checkpoint", "cli.commands.migrate:checkpoint", "Save a running workload.", STEER),
-    Verb("migrate", "cli.commands.migrate:migrate", "Move a running workload.", STEER),
-    Verb("restore", "cli.commands.migrate:restore", "Start again from a checkpoint.", STEER),
+    Verb("checkpoint", "cli.commands.migrate:checkpoint", "Checkpoint a running workload.", STEER),
+    Verb(
+        "migrate", "cli.commands.migrate:migrate", "Move a running workload to another node.", STEER
+    ),
+    Verb("restore", "cli.commands.migrate:restore", "Restart from a checkpoint.", STEER),
     Verb("checkpoints", "cli.commands.checkpoints:checkpoints", "List checkpoints.", LOOK),
     Verb("queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT),
     Verb("capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT),
     Verb("shares", "cli.commands.shares:shares", "Show fair shares and past usage.", ACCOUNT),
-    Verb(
-        "cost", "cli.commands.cost:cost", "Show what work has cost, and what it was for.", ACCOUNT
-    ),
+    Verb("cost", "cli.commands.cost:cost", "Show costs, split into useful and lost work.", ACCOUNT),
     Verb("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
     Verb("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
     Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),
-    Verb("cordon", "cli.commands.drain:cordon", "Keep new work from a cluster.", OPERATE),
+    Verb("cordon", "cli.commands.drain:cordon", "Admit no new work to a cluster.", OPERATE),
     Verb("uncordon", "cli.commands.drain:uncordon", "Undo cordon.", OPERATE),
-    Verb("admin", "cli.commands.admin:admin", "Look after dead letters, ledgers.", OPERATE),
-    Verb("doctor", "cli.commands.doctor:doctor", "Check that everything is in order.", OPERATE),
-    Verb("drill", "cli.commands.drill:drill", "Interrupt a machine on purpose.", OPERATE),
+    Verb("admin", "cli.commands.admin:admin", "Dead letters, ledgers, clusters.", OPERATE),
+    Verb("doctor", "cli.commands.doctor:doctor", "Check settings, access and health.", OPERATE),
+    Verb("drill", "cli.commands.drill:drill", "Interrupt a spot instance on purpose.", OPERATE),
     Verb(
         "declare-lost",
         "cli.commands.declare_lost:declare_lost",
-        "Say that a cluster is gone for good.",
+        "Declare that a cluster will not come back.",
         OPERATE,
     ),
     Verb("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
@@ -90,17 +95,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = sluice.main(arguments, prog_name="sluice", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
-        sys.exit(Exit.INTERRUPTED)
-    except CommandError as error:
+        sys.exit(ExitCode.INTERRUPTED)
+    except SluiceError as error:
         error.show()
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe left; there is nobody to tell
-        sys.exit(Exit.ERROR)
-    sys.exit(code if isinstance(code, int) else Exit.OK)
+        sys.stderr.close()  # the reader of the pipe has exited
+        sys.exit(ExitCode.ERROR)
+    sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
 if __name__ == "__main__":

@@ -48,12 +48,12 @@ output_option = click.option(
 
 
 def hint(text: str) -> None:
-    """Says something that is no data."""
+    """Writes a hint to stderr; stdout holds data only."""
     click.echo(text, err=True)
 
 
 def paint(word: str) -> str:
-    """Colours a word of status; click removes it where nobody looks."""
+    """Colours a status. click removes the colour when stdout is not a terminal."""
     colour = STATUS_COLOURS.get(word)
     return click.style(word, fg=colour) if colour else word
 
@@ -93,5 +93,5 @@ def table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
 
 
 def clean(cell: str) -> str:
-    """A text without control characters: another tenant's text must not steer this terminal."""
+    """Escapes control characters, so that another tenant's text cannot control this terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in cell)

@@ -23,7 +23,7 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class Moment(click.ParamType[float | datetime]):
+class PointInTime(click.ParamType[float | datetime]):
     """A moment: a length of time before now such as 24h, or an ISO 8601 time, UTC without zone."""
 
     name = "moment"
@@ -47,10 +47,10 @@ class Moment(click.ParamType[float | datetime]):
 
 
 def epoch_ms(moment: float | datetime, now: float) -> int:
-    """Of a `Moment`; `now` in epoch seconds."""
+    """Of a `PointInTime`; `now` in epoch seconds."""
     at = moment.timestamp() if isinstance(moment, datetime) else now - moment
     return int(at * 1_000)
 
 
 DURATION = Duration()
-MOMENT = Moment()
+POINT_IN_TIME = PointInTime()

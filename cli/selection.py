@@ -1,4 +1,4 @@
-"""Which workloads a command means: ids, unique prefixes, `-n NAME`, or a selection of many."""
+"""Selects workloads: by id, unique prefix, name, or filters."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.client import Client
-from cli.errors import NotFoundError, WorkloadNotFoundError
+from cli.errors import ObjectNotFoundError, WorkloadNotFoundError
 from cli.output import Json
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,27 +24,27 @@ def one_workload(command: F) -> F:
 def many_workloads(command: F) -> F:
     """Arguments ID… and the filters of a command about many workloads."""
     for option in (
-        click.option("-s", "--state", help="Those of this phase or state."),
-        click.option("-l", "--selector", help="Those with these labels (a=b,c=d)."),
-        click.option("-q", "--queue", help="Those of this LocalQueue (NAMESPACE/NAME or NAME)."),
-        click.option("-n", "--name", help="Those of this name."),
+        click.option("-s", "--state", help="Only this phase or state."),
+        click.option("-l", "--selector", help="Only with these labels (a=b,c=d)."),
+        click.option("-q", "--queue", help="Only of this LocalQueue (NAMESPACE/NAME or NAME)."),
+        click.option("-n", "--name", help="Only with this name."),
     ):
         command = option(command)
     return click.argument("workloads", nargs=-1, metavar="[ID]...")(command)
 
 
 def find(client: Client, reference: str | None, name: str | None, *, outcome: bool = False) -> Json:
-    """The one workload that is meant; `outcome` commands say 102 when there is none.
+    """The one selected workload; commands that report an outcome exit with 102 if there is none.
 
-    Of several with one name the only unfinished one is meant, if there is exactly one.
+    If several have the name, exactly one of them must be unfinished.
     """
     if bool(reference) == bool(name):
         raise click.UsageError("name one workload: its id (or a unique prefix), or -n NAME")
-    missing = WorkloadNotFoundError if outcome else NotFoundError
+    missing = WorkloadNotFoundError if outcome else ObjectNotFoundError
     if reference:
         try:
             return client.workload(reference)
-        except NotFoundError as error:
+        except ObjectNotFoundError as error:
             if outcome and not error.ambiguous:
                 raise missing(error.message, hint=error.hint) from error
             raise
@@ -54,14 +54,14 @@ def find(client: Client, reference: str | None, name: str | None, *, outcome: bo
         return client.workload((live or found)[0]["id"])
     if found:
         ids = ", ".join(each["id"] for each in (live or found)[:5])
-        raise NotFoundError(
+        raise ObjectNotFoundError(
             f"{len(live or found)} workloads are named {name!r}", hint=f"take an id: {ids}"
         )
     raise missing(f"no workload is named {name!r}", hint="`sluice ls` lists them")
 
 
 def find_many(client: Client, references: Sequence[str], **filters: str) -> list[Json]:
-    """The workloads that are meant by ids or by filters, each once."""
+    """The workloads selected by ids or by filters, each once."""
     chosen = {name: value for name, value in filters.items() if value}
     if bool(references) == bool(chosen):
         raise click.UsageError("name workloads: ids, or a selection (-n, -q, -l, -s)")

@@ -1,4 +1,4 @@
-"""Finds the deployment that a command speaks to, and remembers why it took that one.
+"""Finds the deployment to use, and the source of each setting.
 
 In order: flags, `SLUICE_…` and `AWS_…` variables, the embedded stack of this clone if it is up,
 `sluice.yaml`, and the parameters that the stacks publish in SSM under `/<name>/`. A profile
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sluice.configuration import Configuration, ConfigurationError, load
 
-from cli.errors import CommandError
+from cli.errors import SluiceError
 
 CONFIGURATION = "sluice.yaml"
 LOCAL_FOLDER = ".local"
@@ -39,11 +39,11 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Where the deployment is.
+class ClientSettings:
+    """The deployment in use.
 
-    `published` holds names that need not be asked from SSM. `silent_stack` is the folder of an
-    embedded stack that is there but does not answer.
+    `published` holds names that are known without SSM. `silent_stack` is the folder of an
+    embedded stack that does not answer.
     """
 
     name: Setting
@@ -71,8 +71,8 @@ def discover(
     api_url: str | None = None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
-) -> Settings:
-    """Reads all settings that need no call to AWS. Raises CommandError for an unusable file."""
+) -> ClientSettings:
+    """Reads all settings that need no call to AWS. Raises SluiceError for an unusable file."""
     environment = os.environ if environment is None else environment
     folder = folder or Path.cwd()
     path = Path(environment.get("SLUICE_CONFIG") or folder / CONFIGURATION)
@@ -96,7 +96,7 @@ def discover(
     if api_url:
         published["api"] = Setting(api_url, "flag --api-url")
 
-    return Settings(
+    return ClientSettings(
         name=Setting(configuration.name, source),
         region=Setting(local["region"], origin) if local else _region(environment, configuration),
         profile=chosen,
@@ -120,7 +120,7 @@ def _configuration(path: Path) -> Configuration:
     try:
         return load(path)
     except ConfigurationError as error:
-        raise CommandError(
+        raise SluiceError(
             str(error), hint="`sluice schema config` prints what is allowed"
         ) from error
 
@@ -135,7 +135,7 @@ def _region(environment: Mapping[str, str], configuration: Configuration) -> Set
 
 
 def _embedded_stack(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, str], str]:
-    """What the embedded stack of this clone wrote about itself, if it answers; else its folder."""
+    """The addresses of the embedded stack if it answers; otherwise its folder."""
     silent = ""
     if state := environment.get("SLUICE_STATE"):
         candidates = [Path(state)]
@@ -162,7 +162,7 @@ def _outputs(folder: Path) -> dict[str, str]:
 
 
 def _answers(endpoint: str) -> bool:
-    """Whether something listens there; files alone may be left over from a crash."""
+    """Whether something listens there. The files may be left over from a crash."""
     address = urlsplit(endpoint)
     try:
         with socket.create_connection((address.hostname, address.port), REACH_SECONDS):

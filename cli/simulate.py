@@ -19,9 +19,9 @@ from sluice.simulation.report import report
 from sluice.simulation.roots import NeverAtRestError
 from sluice.simulation.scenario import parse_scenario
 
-from cli.errors import CommandError, RefusedError, UsageError
-from cli.exit_codes import Exit
-from cli.simulation_progress import Progress
+from cli.errors import RequestRefusedError, SluiceError, UsageError
+from cli.exit_codes import ExitCode
+from cli.simulation_progress import SimulationProgress
 from cli.simulation_table import simulation_table
 from cli.yaml_stream import parse_yaml
 
@@ -84,18 +84,18 @@ def simulate(files: tuple[Path, ...], **flags: Any) -> None:
     Exit codes: 0 fine, 1 the result differs from the Expectation, 2 usage, an empty file, or no
     Expectation to check, 5 a file is invalid.
     """
-    worst, settings, well = Exit.OK, _Settings(**flags), 0
+    worst, settings, well = ExitCode.OK, _Settings(**flags), 0
     for path in files:
         try:
             code = _simulate(path, settings)
-        except CommandError as error:
+        except SluiceError as error:
             error.show()
-            code = Exit(error.exit_code)
+            code = ExitCode(error.exit_code)
         worst = max(worst, code)
-        well += code is Exit.OK
+        well += code is ExitCode.OK
     if settings.check and len(files) > 1:
         click.echo(f"{well} of {len(files)} files as expected", err=settings.output == "json")
-    if worst is not Exit.OK:
+    if worst is not ExitCode.OK:
         raise click.exceptions.Exit(worst)
 
 
@@ -110,7 +110,7 @@ class _Settings:
     timing: bool | None
 
 
-def _simulate(path: Path, settings: _Settings) -> Exit:
+def _simulate(path: Path, settings: _Settings) -> ExitCode:
     scenario = read_scenario(path)
     if settings.check and scenario.expectation is None:
         raise UsageError(
@@ -120,7 +120,7 @@ def _simulate(path: Path, settings: _Settings) -> Exit:
     for notice in scenario.notices:
         click.echo(f"note: {path}: {notice}", err=True)
     measured = scenario.generated if settings.timing is None else settings.timing
-    progress = Progress(scenario)
+    progress = SimulationProgress(scenario)
     simulation = Simulation(
         scenario,
         commit_latency_ms=settings.commit_latency,
@@ -136,7 +136,7 @@ def _simulate(path: Path, settings: _Settings) -> Exit:
     except NeverAtRestError as error:
         progress.close()
         click.echo(f"{path}: {error}", err=True)
-        return Exit.ERROR
+        return ExitCode.ERROR
     finally:
         gc.unfreeze()
     progress.close()
@@ -146,11 +146,11 @@ def _simulate(path: Path, settings: _Settings) -> Exit:
         click.echo(simulation_table(result, progress))
     if settings.check and scenario.expectation is not None:
         return _compare(path, scenario.expectation, result, settings)
-    return Exit.OK
+    return ExitCode.OK
 
 
 def read_scenario(path: Path) -> Scenario:
-    """One scenario file; raises RefusedError that names every flaw, UsageError for an empty one."""
+    """Reads a scenario file. Raises RequestRefusedError with all flaws, or UsageError if empty."""
     raw = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     try:
         documents = parse_yaml(raw.decode("utf-8"))
@@ -165,17 +165,19 @@ def read_scenario(path: Path) -> Scenario:
             {"field": ": ".join(filter(None, (one.document, one.field))), "message": one.message}
             for one in error.flaws
         ]
-        raise RefusedError(f"{path} is not a scenario", errors=errors) from error
+        raise RequestRefusedError(f"{path} is not a scenario", errors=errors) from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise RefusedError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from error
+        raise RequestRefusedError(
+            f"{path}: line {line} is not UTF-8; save the file as UTF-8"
+        ) from error
     except ValueError as error:
-        raise RefusedError(f"{path} is not YAML: {error}") from error
+        raise RequestRefusedError(f"{path} is not YAML: {error}") from error
 
 
 def _compare(
     path: Path, expectation: Expectation, result: dict[str, Any], settings: _Settings
-) -> Exit:
+) -> ExitCode:
     """Prints the differences from the Expectation, beside JSON on stderr."""
     aside = settings.output == "json"
     found = list(differences(expectation, result))
@@ -185,4 +187,4 @@ def _compare(
         click.echo(f"{path}: {verdict}", err=aside)
     for line in found:
         click.echo(f"  {line}", err=aside)
-    return Exit.ERROR if found else Exit.OK
+    return ExitCode.ERROR if found else ExitCode.OK

@@ -23,7 +23,7 @@ _MOMENTS_BETWEEN_LOOKS = 64  # reading the clock costs as much as a small pass
 
 
 @dataclass
-class Progress:
+class SimulationProgress:
     """Called after every pass."""
 
     scenario: Scenario

@@ -1,4 +1,4 @@
-"""A simulation's report for people: counts, a plot over time, what became of whom, queues."""
+"""A simulation's report as text: counts, a plot over time, workloads, queues."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sluice.simulation.curve import Curve, blocks
 from cli.output import table
 
 if TYPE_CHECKING:
-    from cli.simulation_progress import Progress
+    from cli.simulation_progress import SimulationProgress
 
 _PLOT_COLUMNS = 60
 _LISTED = 20  # the JSON output has everything
 
 
-def simulation_table(result: dict[str, Any], progress: Progress) -> str:
+def simulation_table(result: dict[str, Any], progress: SimulationProgress) -> str:
     summary = result["summary"]
     counts = {
         "workloads": summary["workloads"],
@@ -48,7 +48,7 @@ def simulation_table(result: dict[str, Any], progress: Progress) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _plot(result: dict[str, Any], progress: Progress) -> str:
+def _plot(result: dict[str, Any], progress: SimulationProgress) -> str:
     """Use of each resource and the number waiting over virtual time."""
     end_ms = round(result["virtualSeconds"] * 1000)
     waiting = progress.pending.averages(end_ms, _PLOT_COLUMNS)
@@ -67,13 +67,13 @@ def _plot(result: dict[str, Any], progress: Progress) -> str:
 
 
 def _listing(result: dict[str, Any]) -> str:
-    """What became of single workloads, as far as a person would read."""
-    # In the order of time; victims stand before whom they made room for.
+    """What happened to single workloads, up to the number that a person reads."""
+    # In the order of time; a preempted workload stands before the one that preempted it.
     happened = merge(
         ((one["phase"].lower(), one) for one in result.get("ended", ())),
         (("preempted", one) for one in result["preempted"]),
         (("admitted", one) for one in result["admitted"]),
-        key=lambda each: each[1]["at"],
+        key=lambda entry: entry[1]["at"],
     )
     rows = [
         [

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from cli.errors import UnavailableError
+from cli.errors import ControlPlaneUnavailableError
 
 TIMEOUT_SECONDS = 35  # a little more than the function's own limit
 
 
 @dataclass(frozen=True)
-class Request:
-    """One call; `path` segments are already separate, so that ids cannot climb."""
+class ApiRequest:
+    """One call. `path` segments are separate, so an id cannot change the path."""
 
     method: str
     path: tuple[str, ...]
@@ -22,7 +22,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Response:
+class ApiResponse:
     """Status and decoded JSON; `document` is None for an answer that is no JSON."""
 
     status: int
@@ -30,9 +30,9 @@ class Response:
 
 
 class Transport(Protocol):
-    """Brings one request to the api and its answer back; raises UnavailableError."""
+    """Sends one request to the api and returns its answer. Raises ControlPlaneUnavailableError."""
 
-    def __call__(self, request: Request) -> Response: ...
+    def __call__(self, request: ApiRequest) -> ApiResponse: ...
 
 
 class FunctionUrl:
@@ -46,7 +46,7 @@ class FunctionUrl:
             timeout=urllib3.Timeout(connect=5, read=TIMEOUT_SECONDS), retries=False
         )
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: ApiRequest) -> ApiResponse:
         import urllib3  # noqa: PLC0415 - a verb pays only for what it uses
         from botocore.auth import SigV4Auth  # noqa: PLC0415 - a verb pays only for what it uses
         from botocore.awsrequest import AWSRequest  # noqa: PLC0415 - a verb pays only for what it uses
@@ -69,11 +69,11 @@ class FunctionUrl:
                 headers=dict(signed.headers.items()),
             )
         except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(
+            raise ControlPlaneUnavailableError(
                 f"the api at {self.url} does not answer: {error}",
-                hint="is the stack up? `sluice config show` tells where this address comes from",
+                hint="is the stack up? `sluice config show` names the source of this address",
             ) from error
-        return Response(answer.status, _decoded(answer.data))
+        return ApiResponse(answer.status, _decoded(answer.data))
 
 
 def _decoded(body: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Follows workloads until each has reached what was asked for, with a live view for people."""
+"""Watches workloads until each has reached the goal, with a live view on a terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cli.errors import KeyReusedError, Outcome, UnavailableError, WorkloadNotFoundError
-from cli.exit_codes import Exit
+from cli.errors import (
+    CommandExit,
+    ControlPlaneUnavailableError,
+    IdempotencyKeyReusedError,
+    WorkloadNotFoundError,
+)
+from cli.exit_codes import ExitCode
 from cli.output import hint, paint
 from cli.selection import ENDED
 
 if TYPE_CHECKING:
     from cli.app import App
-    from cli.live import View
+    from cli.live import WorkloadDisplay
     from cli.output import Json
 
 GOALS = ("admitted", "running", "finished", "checkpointed")
@@ -25,17 +30,17 @@ MOST_FAILURES = 5  # about ten seconds of silence
 PAUSES = ((10, 0.5), (60, 1.0), (float("inf"), 3.0))  # seconds waited, seconds to the next look
 EXHAUSTED = "RECOVERY:BudgetExhausted"
 OUTCOMES = {
-    "SUCCEEDED": Exit.OK,
-    "FAILED": Exit.WORKLOAD_FAILED,
-    "CANCELLED": Exit.WORKLOAD_CANCELLED,
-    "REJECTED": Exit.WORKLOAD_REJECTED,
+    "SUCCEEDED": ExitCode.OK,
+    "FAILED": ExitCode.WORKLOAD_FAILED,
+    "CANCELLED": ExitCode.WORKLOAD_CANCELLED,
+    "REJECTED": ExitCode.WORKLOAD_REJECTED,
 }
 WAITING = {"PENDING", "SUBMITTED"}
 NOT_RUNNING = WAITING | {"ADMITTED", "STARTING"}
 
 
 def reached(workload: Json, goal: str) -> bool:
-    """Whether there is nothing more to wait for: the goal is reached, or never will be."""
+    """Whether the goal is reached, or can no longer be reached."""
     phase = workload["phase"]
     if phase in ENDED:
         return True
@@ -47,24 +52,24 @@ def reached(workload: Json, goal: str) -> bool:
     }[goal]
 
 
-def outcome(workload: Json, goal: str = "finished") -> Exit:
-    """The exit code that a workload stands for, once `reached`."""
+def outcome(workload: Json, goal: str = "finished") -> ExitCode:
+    """The exit code of a workload that has `reached` the goal."""
     phase = workload["phase"]
     if phase not in ENDED:
-        return Exit.OK if reached(workload, goal) else Exit.NOT_FINISHED
+        return ExitCode.OK if reached(workload, goal) else ExitCode.NOT_FINISHED
     if (workload.get("reason") or {}).get("code") == EXHAUSTED:
-        return Exit.RECOVERY_EXHAUSTED
+        return ExitCode.RECOVERY_EXHAUSTED
     return OUTCOMES[phase]
 
 
-def worst(codes: Sequence[Exit]) -> Exit:
-    """One exit code for many workloads: the first that is no success."""
-    return next((code for code in codes if code is not Exit.OK), Exit.OK)
+def worst(codes: Sequence[ExitCode]) -> ExitCode:
+    """One exit code for many workloads: the first that is not 0."""
+    return next((code for code in codes if code is not ExitCode.OK), ExitCode.OK)
 
 
 @contextmanager
-def going_on(ids: Sequence[str]) -> Iterator[None]:
-    """Turns Ctrl-C into an exit code, and says that it stops nothing but the command."""
+def interruptible(ids: Sequence[str]) -> Iterator[None]:
+    """Turns Ctrl-C into an exit code, and says that the workloads continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -73,11 +78,11 @@ def going_on(ids: Sequence[str]) -> Iterator[None]:
             f"\ninterrupted; the {what}. "
             f"See `sluice wait {ids[0]}`, stop with `sluice cancel {ids[0]}`"
         )
-        raise Outcome(Exit.INTERRUPTED) from None
+        raise CommandExit(ExitCode.INTERRUPTED) from None
 
 
 @dataclass
-class Lines:
+class PhaseLines:
     """One line on stderr for each change of phase; for logs and pipes."""
 
     seen: dict[str, str] = field(default_factory=dict)
@@ -94,10 +99,10 @@ class Lines:
 
 
 @contextmanager
-def live_view(app: App) -> Iterator[View]:
-    """A table that renews itself on a terminal, lines elsewhere."""
+def live_view(app: App) -> Iterator[WorkloadDisplay]:
+    """A live table on a terminal, lines elsewhere."""
     if not sys.stderr.isatty():
-        yield Lines()
+        yield PhaseLines()
         return
     from cli.live import table_view  # noqa: PLC0415 - a verb pays only for what it uses
 
@@ -106,11 +111,11 @@ def live_view(app: App) -> Iterator[View]:
 
 
 @dataclass
-class Watch:
+class WorkloadWatcher:
     """Polls the api until every workload has reached the goal.
 
-    `fresh` ids were just sent, so that their records may still be under way; `digests` says which
-    document each id was sent with.
+    `fresh` ids were just sent, so their records may not exist yet. `digests` maps an id to the
+    digest of its document.
     """
 
     app: App
@@ -120,11 +125,11 @@ class Watch:
     fresh: bool = False
     digests: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(self, view: View) -> list[Json]:
+    def __call__(self, view: WorkloadDisplay) -> list[Json]:
         """The last state of each workload, in the order of the ids.
 
         Ends when all have reached the goal, or after the timeout. Raises WorkloadNotFoundError,
-        and KeyReusedError when an id turns out to belong to another document.
+        and IdempotencyKeyReusedError when an id turns out to belong to another document.
         """
         started = self.app.now()
         known: dict[str, Json] = {}
@@ -135,7 +140,7 @@ class Watch:
             try:
                 known |= self._ask(waiting)
                 failures = 0
-            except UnavailableError:
+            except ControlPlaneUnavailableError:
                 failures += 1
                 if failures > MOST_FAILURES:
                     raise
@@ -151,15 +156,15 @@ class Watch:
     def _ask(self, ids: Sequence[str]) -> dict[str, Json]:
         found: dict[str, Json] = {}
         for some in batched_ids(ids):
-            for workload in self.app.client.ask("workloads", ids=",".join(some))["items"]:
-                if self._own(workload):
+            for workload in self.app.client.get("workloads", ids=",".join(some))["items"]:
+                if self._is_of_sent_document(workload):
                     found[workload.get("sentAs", workload["id"])] = workload
         return found
 
-    def _own(self, workload: Json) -> bool:
-        """Whether this is of the document that was sent: a rejected one will give it its place.
+    def _is_of_sent_document(self, workload: Json) -> bool:
+        """Whether the record is of the document that was sent. A rejected record will be replaced.
 
-        Raises KeyReusedError if the id stands for another document for good.
+        Raises IdempotencyKeyReusedError if the id belongs to another document.
         """
         sent = self.digests.get(workload["id"])
         if not sent or workload.get("digest") == sent:
@@ -173,10 +178,10 @@ class Watch:
         if not missing or (self.fresh and elapsed < PATIENCE_SECONDS):
             return
         advice = (
-            "the submission may wait in the queue still: try `sluice doctor`, which looks at the "
-            "queues, then `sluice wait` again"
+            "the submission may still be in the queue: `sluice doctor` checks the queues; then "
+            "run `sluice wait` again"
             if self.fresh
-            else "`sluice ls` lists what there is"
+            else "`sluice ls` lists workloads"
         )
         raise WorkloadNotFoundError(f"no workload {', '.join(missing[:5])}", hint=advice)
 
@@ -187,8 +192,8 @@ def batched_ids(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + BATCH]
 
 
-def key_reused(workload_id: str) -> KeyReusedError:
-    return KeyReusedError(
+def key_reused(workload_id: str) -> IdempotencyKeyReusedError:
+    return IdempotencyKeyReusedError(
         f"the idempotency key of {workload_id} was used before, for another document",
         hint=f"use a new key; `sluice get {workload_id} -o yaml` shows the first",
     )

@@ -32,7 +32,7 @@ COLUMNS = (
     metavar="FILE|-|DIR",
     help="YAML, JSON.",
 )
-@click.option("--dry-run", is_flag=True, help="Validate and show the changes; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Validate and show the changes without writing.")
 @output_option
 @pass_app
 def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> None:
@@ -42,7 +42,7 @@ def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> No
     (v1beta1, v1beta2), and Cluster, Tenant and SchedulingPolicy of sluice.dev/v1.
     """
     documents = [source.document for source in read(files)]
-    answer = app.client.tell("catalog", body={"documents": documents, "dryRun": dry_run})
+    answer = app.client.post("catalog", body={"documents": documents, "dryRun": dry_run})
     rows(answer["items"], COLUMNS, output, name="name")
     for item in answer["items"]:
         for warning in item["warnings"]:
@@ -68,7 +68,7 @@ def _show_changes(items: list[Json]) -> None:
 @click.command()
 @click.argument("kind", type=click.Choice(KINDS, case_sensitive=False), metavar="KIND")
 @click.argument("name", metavar="NAME|NAMESPACE/NAME")
-@click.option("--dry-run", is_flag=True, help="Check only whether it is in use.")
+@click.option("--dry-run", is_flag=True, help="Check whether the object is in use.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def delete(app: App, *, kind: str, name: str, dry_run: bool, yes: bool) -> None:

@@ -1,4 +1,4 @@
-"""`sluice capacity`: machines by cluster and NodePool, limits, and where nothing can be bought."""
+"""`sluice capacity`: machines by cluster and NodePool, limits, and the quarantine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bought(row: Row) -> str:
-    """Whether machines can be had, or the reason and how long it is held against the pool."""
+    """Whether machines can be bought, or the reason and how long it applies."""
     closed = row.get("closed")
     return f"{closed['code']} for {left(closed['until'])}" if closed else "yes"
 
@@ -61,8 +61,8 @@ QUARANTINE = (
 @output_option
 @pass_app
 def capacity(app: App, *, output: str) -> None:
-    """Show machines by cluster and pool, limits, and what cannot be bought now."""
-    answer = app.client.ask("capacity")
+    """Show machines by cluster and NodePool, limits, and offerings in quarantine."""
+    answer = app.client.get("capacity")
     items, barred = answer["items"], answer["quarantine"]
     if output in {"json", "yaml"}:
         document({"items": items, "quarantine": barred}, output)
@@ -72,5 +72,5 @@ def capacity(app: App, *, output: str) -> None:
     else:
         rows(items, COLUMNS, output, name="nodepool")
     if barred and output != "name":
-        click.echo("\nBarred, since machines were lost there or could not be bought:")
+        click.echo("\nIn quarantine, since machines were lost or could not be bought:")
         rows(barred, QUARANTINE, output)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _address(row: Row) -> str:
-    """Where it lies; and how often a run could not start from it, and why."""
+    """The URI, and how often and why restores from it failed."""
     if row["removed"]:
         return "removed"
     times = len(row.get("failed", ()))
@@ -49,19 +49,20 @@ PARTS = (
 @output_option
 @pass_app
 def checkpoints(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """List the checkpoints of a workload, newest first, and what each of them continued.
+    """List the checkpoints of a workload, newest first.
 
-    That of a gang is a set with one part for each member; those of the newest set follow.
+    The checkpoint of a gang is a set with one part for each member; the parts of the newest set
+    follow.
     """
     found = find(app.client, workload, name)
-    items = app.client.ask("workloads", found["id"], "checkpoints")["items"]
+    items = app.client.get("workloads", found["id"], "checkpoints")["items"]
     rows(items, COLUMNS, output, name="uri")
     newest: list[Row] = next((row["parts"] for row in items if row.get("parts")), [])
     if newest and output in {"table", "wide"}:
         click.echo()
         rows(newest, PARTS, output, name="name")
     if not items:
-        hint("none are known; what an application saves by itself is not listed")
+        hint("no checkpoints; what an application saves by itself is not listed")
 
 
 def _several(row: Row) -> str:

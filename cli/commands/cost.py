@@ -14,7 +14,7 @@ from cli.app import pass_app
 from cli.figures import cost as price
 from cli.figures import hours, moment
 from cli.output import FORMS, Column, Json, Row, document, hint, rows
-from cli.parameters import MOMENT, epoch_ms
+from cli.parameters import POINT_IN_TIME, epoch_ms
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -65,12 +65,12 @@ def _part_hours(part: str) -> Callable[[Row], str]:
 @click.option("-q", "--queue", default="", help="Only this LocalQueue (NAMESPACE/NAME or NAME).")
 @click.option(
     "--since",
-    type=MOMENT,
+    type=POINT_IN_TIME,
     default="24h",
     show_default=True,
     help="Begin of the window: 24h (ago), 2026-11-01.",
 )
-@click.option("--until", type=MOMENT, help="End of the window; by default now.")
+@click.option("--until", type=POINT_IN_TIME, help="End of the window; by default now.")
 @click.option(
     "-o",
     "--output",
@@ -89,7 +89,7 @@ def cost(
     until: float | datetime | None,
     output: str,
 ) -> None:
-    """Show what the work of a window has cost, and what of it was useful.
+    """Show what the work in a time window cost, and how much of it was useful.
 
     The parts add up to the total: work that was useful, work that was done again after an
     interruption or a preemption, time in which a machine was there and the job did not run yet,
@@ -111,7 +111,7 @@ def cost(
         shown = [*items, _whole(items)] if len(items) > 1 else items
         hint(f"{moment(int(window['since']))} to {moment(int(window['until']))} UTC")
         rows(shown, _columns(by), output)
-        for line in _reservations(_whole(items)):
+        for line in _caveats(_whole(items)):
             hint(line)
 
 
@@ -121,7 +121,7 @@ def _asked(app: App, **question: str) -> list[Json]:
     cursor = ""
     while True:
         asked = {name: value for name, value in (question | {"cursor": cursor}).items() if value}
-        answer = app.client.ask("costs", **asked)
+        answer = app.client.get("costs", **asked)
         for item in answer["items"]:
             known = groups.get(item["key"])
             groups[item["key"]] = item if known is None else _added(known, item)
@@ -136,20 +136,20 @@ def _whole(items: Iterable[Json]) -> Json:
 
 
 def _added(one: Any, other: Any) -> Any:
-    """Figures added, in any depth; names stay."""
+    """Adds figures at any depth; strings stay."""
     if isinstance(other, dict):
         return {key: _added(one[key], each) if key in one else each for key, each in other.items()}
     return other if isinstance(other, str) else one + other
 
 
-def _reservations(total: Json) -> Iterable[str]:
-    """What the figures do not say."""
+def _caveats(total: Json) -> Iterable[str]:
+    """What the figures leave out."""
     if seconds := total["unpriced"]["cpuSeconds"]:
         yield f"{hours(seconds)} CPU hours have no price and are in no amount of dollars"
     if seconds := total["spotSavingUnknown"]["cpuSeconds"]:
-        yield f"of {hours(seconds)} CPU hours on spot machines nobody knows the price on demand"
+        yield f"for {hours(seconds)} CPU hours on spot machines the on-demand price is unknown"
     if runs := total["lossesUntold"]:
-        yield f"{runs} interrupted runs count as useful: only their applications know what was lost"
+        yield f"{runs} interrupted runs count as useful: what their applications lost is unknown"
 
 
 def _csv(by: str, items: Iterable[Json]) -> str:
@@ -163,6 +163,6 @@ def _csv(by: str, items: Iterable[Json]) -> str:
     for item in items:
         parts = {f"parts.{name}": part for name, part in item["parts"].items()} | item
         cells = [parts[name][each] for name in amounts for each in figures]
-        told = [item["spotSavedUsd"], item["lossesUntold"]]
-        writer.writerow([item["key"], item["workloads"], item["runs"], *cells, *told])
+        savings = [item["spotSavedUsd"], item["lossesUntold"]]
+        writer.writerow([item["key"], item["workloads"], item["runs"], *cells, *savings])
     return buffer.getvalue()

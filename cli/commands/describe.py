@@ -1,4 +1,4 @@
-"""`sluice describe`: all that is known about a workload, for people."""
+"""`sluice describe`: everything that is known about a workload."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @output_option
 @pass_app
 def describe(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """Tell all about a workload: state, quota, runs, result, timeline."""
+    """Show everything known about a workload: state, quota, runs, result, timeline."""
     found = find(app.client, workload, name)
-    events = app.client.ask("workloads", found["id"], "events")["items"]
+    events = app.client.get("workloads", found["id"], "events")["items"]
     if output in {"json", "yaml"}:
         document(found | {"events": events}, output)
         return
@@ -93,20 +93,22 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Cost", money(found.get("costUsd"))
     yield "Spot saves", money(found.get("savedUsd"))
     if moves := found.get("interruptions"):
-        yield "Lost to moves", _lost(moves)
-        yield "Saved in moves", _saved(moves)
+        yield "Lost to migrations", _lost(moves)
+        yield "Saved in migrations", _saved(moves)
     yield "Result", ": ".join(filter(None, (result.get("reason"), result.get("message"))))
     indexes = result.get("indexes") or {}
     yield "Array", "; ".join(f"{what} {which}" for what, which in indexes.items())
 
 
 def _lost(moves: Json) -> str:
-    """`1m12s: 60s of work done again, 12s of standstill`."""
+    """`1m12s: 60s of work done again, 12s of downtime`."""
     work, still = round(moves["lostWorkSeconds"]), round(moves["standstillSeconds"])
-    parts = f"{span(work)} of work done again, {span(still)} of standstill"
+    parts = f"{span(work)} of work done again, {span(still)} of downtime"
     text = f"{span(work + still)}: {parts}"
     if unknown := moves.get("lostWorkUnknown"):
-        text += f"; of {unknown} of {moves['moves']} only the application knows"
+        text += (
+            f"; for {unknown} of {moves['moves']} migrations only the application knows the loss"
+        )
     return text
 
 
@@ -127,10 +129,10 @@ TIMES = {
     "waiting": "waiting for quota",
     "placing": "with quota, without a machine",
     "starting": "with a machine, starting",
-    "useful": "at work",
-    "failed": "at work that failed or was cancelled",
-    "redone": "at work that was done again",
-    "moving": "being saved, or between two machines",
+    "useful": "running",
+    "failed": "running work that failed or was cancelled",
+    "redone": "running work that was done again",
+    "moving": "being checkpointed, or between two machines",
 }
 
 

@@ -1,4 +1,4 @@
-"""`sluice admin dlq`: messages that were given up; look, have them taken after all, throw away."""
+"""`sluice admin dlq`: lists, redrives and purges dead letters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import click
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.errors import Outcome, RefusedError
-from cli.exit_codes import Exit
+from cli.errors import CommandExit, RequestRefusedError
+from cli.exit_codes import ExitCode
 from cli.figures import between
 from cli.output import Column, Json, Row, hint, output_option, rows
 
@@ -32,43 +32,43 @@ PURGED = (
 
 
 @click.group(invoke_without_command=True)
-@click.option("-q", "--queue", default="", help="Only the letters of this queue.")
+@click.option("-q", "--queue", default="", help="Only the messages of this queue.")
 @click.option(
     "--limit",
     default=10,
     show_default=True,
     type=click.IntRange(1, 200),
-    help="How many letters of a queue are shown.",
+    help="How many messages of a queue are shown.",
 )
 @output_option
 @pass_app
 @click.pass_context
 def dlq(ctx: click.Context, app: App, *, queue: str, limit: int, output: str) -> None:
-    """List messages that no function could deal with; they are kept for 14 days.
+    """List messages that no function could process; they are kept for 14 days.
 
-    A document that is wrong never comes here: it becomes a REJECTED workload.
+    An invalid document is never a dead letter: it becomes a REJECTED workload.
     """
     if ctx.invoked_subcommand:
         return
     query = {"limit": str(limit)}
     found = (
-        [app.client.ask("dead-letters", queue, **query)]
+        [app.client.get("dead-letters", queue, **query)]
         if queue
-        else app.client.ask("dead-letters")["items"]
+        else app.client.get("dead-letters")["items"]
     )
-    lying = [each for each in found if each["count"]]
+    filled = [each for each in found if each["count"]]
     if output in {"json", "yaml"}:
         rows(found, (), output)
         return
-    letters = [letter | {"queue": each["queue"]} for each in lying for letter in each["items"]]
-    if letters:
-        rows(letters, _columns(int(app.now() * 1_000)), output)
-    for each in lying:
+    messages = [message | {"queue": each["queue"]} for each in filled for message in each["items"]]
+    if messages:
+        rows(messages, _columns(int(app.now() * 1_000)), output)
+    for each in filled:
         shown = len(each["items"])
         more = f", {shown} shown (--queue {each['queue']} --limit N)" * (shown < each["count"])
         hint(f"{each['queue']}: {each['count']}{more}; {each['advice']}")
-    if not lying:
-        hint(f"nothing lies in {queue or 'any dead-letter queue'}")
+    if not filled:
+        hint(f"no messages in {queue or 'any dead-letter queue'}")
 
 
 def _columns(now_ms: int) -> tuple[Column, ...]:
@@ -99,21 +99,23 @@ def _head(body: str) -> str:
 @output_option
 @pass_app
 def redrive(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> None:
-    """Have the function of QUEUE take its dead letters after all.
+    """Hand the dead letters of QUEUE to its function again.
 
     Each is deleted only once it has been dealt with, under its first sender and message id: nothing
     is lost, and nothing runs twice. Exit code 1 if some were refused again; they stay.
     """
-    found = app.client.ask("dead-letters", queue, limit="10")
+    found = app.client.get("dead-letters", queue, limit="10")
     if not found["redrivable"]:
-        raise RefusedError(f"nobody takes the letters of {queue}", hint=found["advice"])
+        raise RequestRefusedError(
+            f"the messages of {queue} cannot be redriven", hint=found["advice"]
+        )
     if dry_run or not found["count"]:
         _tell(found, "would be tried again", output)
         return
-    require_yes(f"try {found['count']} letter(s) of {queue} again", yes=yes)
+    require_yes(f"try {found['count']} message(s) of {queue} again", yes=yes)
     total: Json = {"queue": queue, "taken": 0, "refused": 0, "left": 0, "why": ""}
     while True:
-        done = app.client.tell("dead-letters", queue, "redrive")
+        done = app.client.post("dead-letters", queue, "redrive")
         total |= {name: total[name] + done[name] for name in ("taken", "refused")}
         total |= {"left": done["left"], "why": done["why"] or total["why"]}
         if not (done["taken"] or done["refused"]):
@@ -121,8 +123,8 @@ def redrive(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> N
         hint(f"{total['taken']} taken, {total['refused']} refused, {total['left']} left")
     rows([total], RESULTS, output, name="queue")
     if total["refused"]:
-        hint(f"mend the cause first: `sluice doctor`, and the log of {found['function']}")
-        raise Outcome(Exit.ERROR)
+        hint(f"fix the cause first: `sluice doctor`, and the log of {found['function']}")
+        raise CommandExit(ExitCode.ERROR)
 
 
 @dlq.command()
@@ -133,7 +135,7 @@ def redrive(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> N
 @pass_app
 def purge(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> None:
     """Delete all dead letters of QUEUE, for good."""
-    found = app.client.ask("dead-letters", queue, limit="1")
+    found = app.client.get("dead-letters", queue, limit="1")
     if dry_run or not found["count"]:
         _tell(found, "would be deleted", output)
         return
@@ -142,8 +144,8 @@ def purge(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> Non
         if found["data"]
         else f"Nothing is lost by it: {found['advice']}."
     )
-    require_yes(f"delete {found['count']} letter(s) of {queue}", yes=yes, warning=loss)
-    done = app.client.tell("dead-letters", queue, "purge")
+    require_yes(f"delete {found['count']} message(s) of {queue}", yes=yes, warning=loss)
+    done = app.client.post("dead-letters", queue, "purge")
     row = {"queue": queue, "purged": done["purged"], "result": f"{done['purged']} deleted"}
     rows([row], PURGED, output, name="queue")
 

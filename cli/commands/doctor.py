@@ -10,8 +10,8 @@ import click
 from sluice.message_queues import DEAD_LETTERS
 
 from cli.app import pass_app
-from cli.errors import CommandError, NotFoundError, Outcome
-from cli.exit_codes import Exit
+from cli.errors import CommandExit, ObjectNotFoundError, SluiceError
+from cli.exit_codes import ExitCode
 from cli.output import Column, hint, output_option, rows
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     for check in (_settings, _credentials, _queues, _api):
         try:
             findings += [asdict(finding) for finding in check(app)]
-        except CommandError as error:
+        except SluiceError as error:
             name = check.__name__.strip("_")
             findings.append(asdict(Finding(name, FAIL, error.message, error.hint)))
     failed = [finding for finding in findings if finding["result"] == FAIL]
     rows(findings, COLUMNS, output, name="check")
     if failed:
         hint(f"{len(failed)} checks failed")
-        raise Outcome(Exit.ERROR)
+        raise CommandExit(ExitCode.ERROR)
     if canary:
         _canary(app, canary, image)
 
@@ -76,17 +76,17 @@ def _settings(app: App) -> Iterator[Finding]:
 def _credentials(app: App) -> Iterator[Finding]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
-    from cli.aws import explained  # noqa: PLC0415 - a verb pays only for what it uses
+    from cli.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
 
     try:
         identity = app.aws.client("sts").get_caller_identity()
     except (BotoCoreError, ClientError) as error:
-        raise explained(error) from error
+        raise from_aws(error) from error
     yield Finding("credentials", OK, identity["Arn"])
 
 
 def _queues(app: App) -> Iterator[Finding]:
-    """Depths of the queues; dead letters mean lost work or a fault of ours."""
+    """Depths of the queues. A dead letter means lost work or a fault of the control plane."""
     from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
     sqs = app.aws.client("sqs")
@@ -116,25 +116,25 @@ def _depth(sqs: object, url: str) -> int:
 
 
 def _api(app: App) -> Iterator[Finding]:
-    for item in app.client.ask("doctor")["items"]:
+    for item in app.client.get("doctor")["items"]:
         yield Finding(item["check"], item["result"], item["message"], item["advice"])
 
 
 def _require_queue(app: App, queue: str) -> None:
-    """Raises NotFoundError with those there are: a record of its own would say it too late."""
+    """Raises ObjectNotFoundError that lists the known LocalQueues."""
     known = [
-        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
-        for each in app.client.ask("catalog", "LocalQueue")["items"]
+        f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        for item in app.client.get("catalog", "LocalQueue")["items"]
     ]
-    if not any(queue in {each, each.rpartition("/")[2]} for each in known):
-        raise NotFoundError(
+    if not any(queue in {name, name.rpartition("/")[2]} for name in known):
+        raise ObjectNotFoundError(
             f"no LocalQueue is named {queue}",
             hint=f"give NAMESPACE/QUEUE; there are {', '.join(known) or 'none'}",
         )
 
 
 def _canary(app: App, queue: str, image: str) -> None:
-    from cli.commands.submit import deliver, home_namespace  # noqa: PLC0415 - a verb pays only for what it uses
+    from cli.commands.submit import default_namespace, deliver  # noqa: PLC0415 - a verb pays only for what it uses
     from cli.documents import Source, submission  # noqa: PLC0415 - a verb pays only for what it uses
 
     namespace = queue.rpartition("/")[0]
@@ -151,7 +151,7 @@ def _canary(app: App, queue: str, image: str) -> None:
         },
     }
     made = submission(
-        Source("canary", document), namespace=lambda: namespace or home_namespace(app)
+        Source("canary", document), namespace=lambda: namespace or default_namespace(app)
     )
     deliver(
         app,

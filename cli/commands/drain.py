@@ -9,8 +9,8 @@ import click
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.errors import Outcome
-from cli.exit_codes import Exit
+from cli.errors import CommandExit
+from cli.exit_codes import ExitCode
 from cli.output import Column, Json, Row, hint, output_option, rows
 from cli.parameters import DURATION
 
@@ -52,20 +52,20 @@ def _of_one_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_of_one_cluster
 def cordon(app: App, **options: Any) -> None:
-    """Keep new work from CLUSTER; what runs there runs on. Undo with `sluice uncordon`."""
+    """Admit no new work to CLUSTER; running workloads stay. Undo with `sluice uncordon`."""
     _set(app, "cordon", **options)
 
 
 @click.command()
 @_of_one_cluster
 def uncordon(app: App, **options: Any) -> None:
-    """Let new work into CLUSTER again."""
+    """Admit new work to CLUSTER again."""
     _set(app, "uncordon", **options)
 
 
 def _set(app: App, verb: str, *, cluster: str, dry_run: bool, reason: str, output: str) -> None:
     body = {"reason": reason, "dryRun": dry_run}
-    done = app.client.tell("clusters", cluster, verb, body=body)
+    done = app.client.post("clusters", cluster, verb, body=body)
     result = f"{'would be ' if dry_run else ''}{verb}ed"
     if not done["changed"]:
         result = "is cordoned already" if done["cordoned"] else "was not cordoned"
@@ -74,8 +74,10 @@ def _set(app: App, verb: str, *, cluster: str, dry_run: bool, reason: str, outpu
 
 @click.command()
 @click.argument("cluster")
-@click.option("--dry-run", is_flag=True, help="Only show what would leave, and where it could go.")
-@click.option("--reason", default="", help="Why; stands in the timeline of what leaves.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show which workloads would leave, and where they could go."
+)
+@click.option("--reason", default="", help="Why; shown in the timeline of each workload.")
 @click.option("--timeout", type=DURATION, help="Give up waiting after this time (code 101).")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @output_option
@@ -90,13 +92,13 @@ def drain(
     yes: bool,
     output: str,
 ) -> None:
-    """Cordon CLUSTER and send away what stands on it; ends when nothing does.
+    """Cordon CLUSTER and requeue its workloads; ends when it is empty.
 
     Workloads are stopped with their grace, give their quota back, and queue again, to go on in
     another cluster from their last checkpoint. `sluice uncordon` undoes the cordon; what has left
     does not come back for it.
     """
-    plan = app.client.tell("clusters", cluster, "drain", body={"reason": reason, "dryRun": True})
+    plan = app.client.post("clusters", cluster, "drain", body={"reason": reason, "dryRun": True})
     if dry_run:
         if plan["items"] or output not in {"table", "wide"}:
             rows(plan["items"], WORK, output)
@@ -106,36 +108,36 @@ def drain(
     try:
         left, requeued = _until_empty(app, cluster, reason, timeout)
     except KeyboardInterrupt:
-        hint(f"\ninterrupted; {cluster} stays cordoned and what was told to go goes")
+        hint(f"\ninterrupted; {cluster} stays cordoned, and workloads already requeued leave")
         hint(f"go on with `sluice admin drain {cluster}`, undo with `sluice uncordon {cluster}`")
-        raise Outcome(Exit.INTERRUPTED) from None
-    result = f"{left} workload(s) are there still" if left else "drained"
+        raise CommandExit(ExitCode.INTERRUPTED) from None
+    result = f"{left} workload(s) left" if left else "drained"
     row = {"cluster": cluster, "requeued": requeued, "left": left, "result": result}
     rows([row], CORDONS, output, name="cluster")
     if left:
-        hint(f"see them with `sluice admin drain {cluster} --dry-run`, or go on without that")
-        raise Outcome(Exit.NOT_FINISHED)
+        hint(f"`sluice admin drain {cluster} --dry-run` lists them; run it again to go on")
+        raise CommandExit(ExitCode.NOT_FINISHED)
 
 
 def _counts(plan: Json) -> str:
-    said = f"{plan['requeued']} workload(s) would leave"
+    text = f"{plan['requeued']} workload(s) would leave"
     if plan["nowhere"]:
-        said += f", {plan['nowhere']} of them to wait, for no other cluster has their flavor"
+        text += f", {plan['nowhere']} of them would wait, since no other cluster has their flavor"
     if plan["stopping"]:
-        said += f"; {plan['stopping']} are being stopped already"
-    return said
+        text += f"; {plan['stopping']} are being stopped already"
+    return text
 
 
 def _until_empty(app: App, cluster: str, reason: str, timeout: float | None) -> tuple[int, int]:
-    """How many are left, and how many were told to go; one line for each change of the former."""
-    started, told, requeued = app.now(), -1, 0
+    """Requeues until the cluster is empty; returns how many are left and how many were requeued."""
+    started, left, requeued = app.now(), -1, 0
     while True:
         body = {"reason": reason, "dryRun": False}
-        done = app.client.tell("clusters", cluster, "drain", body=body)
+        done = app.client.post("clusters", cluster, "drain", body=body)
         requeued += done["requeued"]
-        if done["left"] != told:
-            told = done["left"]
-            hint(f"{told} workload(s) left on {cluster}" if told else f"{cluster} is empty")
-        if not told or (timeout is not None and app.now() - started >= timeout):
-            return told, requeued
+        if done["left"] != left:
+            left = done["left"]
+            hint(f"{left} workload(s) left on {cluster}" if left else f"{cluster} is empty")
+        if not left or (timeout is not None and app.now() - started >= timeout):
+            return left, requeued
         app.sleep(PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""`sluice drill`: take a machine away as EC2 would, to see what happens."""
+"""`sluice drill`: interrupts a spot instance as EC2 would."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.app import pass_app
-from cli.errors import CommandError, NotDeployedError, NotFoundError
+from cli.errors import NotDeployedError, ObjectNotFoundError, SluiceError
 from local.endpoints import Endpoints
 from local.settings import Layout, default_state
 
@@ -41,7 +41,7 @@ def drill(app: App, *, target: str, without_notice: bool) -> None:
         if not app.settings.endpoint_url.value:
             raise click.UsageError("on AWS every drill gives its two minutes of notice")
         instance = _instance_of(app, target)
-        _vanish(instance)
+        _terminate(instance)
         click.echo(f"{instance} has ended")
         return
     template = _template(app)
@@ -54,20 +54,20 @@ def _template(app: App) -> str:
     try:
         return str(app.aws.published("drill").value)
     except NotDeployedError as error:
-        raise CommandError(
+        raise SluiceError(
             "no experiment template for drills is deployed",
             hint="set `drills: true` in sluice.yaml, then `make deploy`",
         ) from error
 
 
 def _experiment(app: App, template: str, instance: str) -> str:
-    """Run the experiment on one instance, which bears the tag until its warning is out.
+    """Runs the experiment on one instance, which has the tag until it is warned.
 
-    FIS looks for its targets some time after the start, and may only interrupt what has the tag.
+    FIS selects its targets some time after the start, and only among tagged instances.
     """
     from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
 
-    from cli.aws import explained  # noqa: PLC0415 - a verb pays only for what it uses
+    from cli.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
 
     ec2, tag = app.aws.client("ec2"), {"Key": TAG, "Value": app.settings.name.value}
     fis = app.aws.client("fis")
@@ -83,12 +83,12 @@ def _experiment(app: App, template: str, instance: str) -> str:
         finally:
             ec2.delete_tags(Resources=[instance], Tags=[tag])
     except ClientError as error:
-        raise explained(error) from error
+        raise from_aws(error) from error
     return experiment
 
 
 def _await_begin(fis: Any, experiment: str) -> None:
-    """Until its action runs. Raises CommandError with FIS's reason if it never will."""
+    """Waits until the action runs. Raises SluiceError with the reason of FIS if it does not."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = fis.get_experiment(id=experiment)["experiment"]
@@ -97,13 +97,13 @@ def _await_begin(fis: Any, experiment: str) -> None:
             return
         state = found["state"]
         if state["status"] in ENDED:
-            raise CommandError(
+            raise SluiceError(
                 f"experiment {experiment} {state['status']}: {state.get('reason', 'no reason')}",
                 hint="only running spot instances can be interrupted; `sluice capacity` lists the "
                 "machines",
             )
         time.sleep(POLL_SECONDS)
-    raise CommandError(
+    raise SluiceError(
         f"experiment {experiment} has not begun within {PATIENCE_SECONDS:.0f} s; its machine is "
         "not marked any more",
         hint=f"aws fis get-experiment --id {experiment}",
@@ -111,7 +111,7 @@ def _await_begin(fis: Any, experiment: str) -> None:
 
 
 def _instance_of(app: App, target: str) -> str:
-    """The instance of a node or a workload; of several machines of a workload, the first."""
+    """The instance of a node or a workload; the first of several."""
     if target.startswith("i-"):
         return target
     if "." in target:
@@ -119,20 +119,20 @@ def _instance_of(app: App, target: str) -> str:
             Filters=[{"Name": "private-dns-name", "Values": [target]}]
         )
         for reservation in found["Reservations"]:
-            for each in reservation["Instances"]:
-                return str(each["InstanceId"])
-        raise NotFoundError(f"no node {target}", hint="`kubectl get nodes` lists them")
-    machines = app.client.ask("workloads", target, "machines")["items"]
+            for instance in reservation["Instances"]:
+                return str(instance["InstanceId"])
+        raise ObjectNotFoundError(f"no node {target}", hint="`kubectl get nodes` lists them")
+    machines = app.client.get("workloads", target, "machines")["items"]
     for machine in machines:
         if machine.get("instance"):
             return str(machine["instance"])
-    raise NotFoundError(
+    raise ObjectNotFoundError(
         f"workload {target} is on no machine that is known", hint=f"`sluice describe {target}`"
     )
 
 
-def _vanish(instance: str) -> None:
-    """Let the embedded market take an instance at once."""
+def _terminate(instance: str) -> None:
+    """Terminates an instance in the embedded EC2 at once."""
     endpoints = Endpoints.read(Layout(default_state()).endpoints)
     request = urllib.request.Request(  # noqa: S310 - the embedded stack's own address
         f"{endpoints.ec2}/_market/terminate",
@@ -142,4 +142,4 @@ def _vanish(instance: str) -> None:
     try:
         urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - as above
     except urllib.error.HTTPError as error:
-        raise CommandError(error.read().decode(errors="replace").strip()) from error
+        raise SluiceError(error.read().decode(errors="replace").strip()) from error

@@ -1,4 +1,4 @@
-"""`sluice events`: what happened to a workload."""
+"""`sluice events`: the timeline of a workload."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ EVENT_COLUMNS = (
 @output_option
 @pass_app
 def events(app: App, *, workload: str | None, name: str | None, follow: bool, output: str) -> None:
-    """Print what happened to a workload, oldest first."""
+    """Print the timeline of a workload, oldest event first."""
     found = find(app.client, workload, name)
-    items = app.client.ask("workloads", found["id"], "events")["items"]
+    items = app.client.get("workloads", found["id"], "events")["items"]
     rows(items, EVENT_COLUMNS, output, name="what")
     if not items:
         hint("nothing recorded yet")
@@ -43,7 +43,7 @@ def events(app: App, *, workload: str | None, name: str | None, follow: bool, ou
     while follow and found["phase"] not in ENDED:
         app.sleep(FOLLOW_SECONDS)
         found = app.client.workload(found["id"])
-        items = app.client.ask("workloads", found["id"], "events")["items"]
+        items = app.client.get("workloads", found["id"], "events")["items"]
         for item in items:
             if identity(item) in known:
                 continue
@@ -52,5 +52,5 @@ def events(app: App, *, workload: str | None, name: str | None, follow: bool, ou
 
 
 def identity(item: Mapping[str, Any]) -> tuple[int, int, str]:
-    """Where a line stands may change: one that happened earlier can become known later."""
+    """Identifies an event. Its position may change, since earlier events can arrive later."""
     return item["at"], item["generation"], item["what"]

@@ -8,7 +8,7 @@ import click
 
 from cli.app import pass_app
 from cli.columns import workload_columns
-from cli.errors import NotFoundError
+from cli.errors import ObjectNotFoundError
 from cli.output import Json, document, output_option, rows
 from cli.selection import find, one_workload
 
@@ -30,9 +30,9 @@ def get(app: App, *, workload: str | None, name: str | None, output: str) -> Non
 
 
 def with_status(app: App, workload: Json) -> Json:
-    """The submitted document with `status`; a rejected one may never have been kept."""
+    """The submitted document with `status`. A rejected document may not be stored."""
     try:
-        submitted: Json = dict(app.client.ask("workloads", workload["id"], "manifest"))
-    except NotFoundError:
+        submitted: Json = dict(app.client.get("workloads", workload["id"], "manifest"))
+    except ObjectNotFoundError:
         submitted = {"metadata": {"name": workload["name"], "namespace": workload["namespace"]}}
     return submitted | {"status": workload}

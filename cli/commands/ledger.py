@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import pass_app
-from cli.errors import Outcome
-from cli.exit_codes import Exit
+from cli.errors import CommandExit
+from cli.exit_codes import ExitCode
 from cli.figures import amounts, between
 from cli.output import Column, Json, Row, document, hint, output_option, rows
 
@@ -49,8 +49,7 @@ CELLS = (
 def ledger(app: App, *, name: str | None, output: str) -> None:
     """Show a ledger, and verify it: count again what the workloads hold.
 
-    Without a name all root cohorts; with one the root cohort that it belongs to. Exit code 1 if a
-    ledger differs from its workloads.
+    Without a name: all root cohorts. Exit code 1 if a ledger differs from its workloads.
     """
     found = _counted(app, name)
     if name is None:
@@ -65,17 +64,17 @@ def ledger(app: App, *, name: str | None, output: str) -> None:
     differing = [each for each in _summaries(found) if each["differences"]]
     if differing:
         roots = ", ".join(each["root"] for each in differing)
-        hint(f"{roots}: the ledger is not what the workloads hold; docs/operations.md says more")
-        raise Outcome(Exit.ERROR)
+        hint(f"{roots}: the ledger differs from what the workloads hold; see docs/operations.md")
+        raise CommandExit(ExitCode.ERROR)
 
 
 def _counted(app: App, name: str | None) -> Json:
-    """Asked once more if it differs: what is only late does not differ twice."""
+    """Asks again if a ledger differs: a change in progress does not differ twice."""
     path = ("ledgers",) if name is None else ("ledgers", name)
-    found: Json = app.client.ask(*path)
+    found: Json = app.client.get(*path)
     if any(each["differences"] for each in _summaries(found)):
         app.sleep(AGAIN_SECONDS)
-        found = app.client.ask(*path)
+        found = app.client.get(*path)
     return found
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import pass_app
-from cli.errors import NotFoundError
+from cli.errors import ObjectNotFoundError
 from cli.output import hint
 from cli.selection import ENDED, find, one_workload
-from cli.watching import Lines, Watch, going_on
+from cli.watching import PhaseLines, WorkloadWatcher, interruptible
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -23,7 +23,7 @@ LOOKS_AFTER_END = 5
 
 @click.command()
 @one_workload
-@click.option("-f", "--follow", is_flag=True, help="Go on until the workload ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the workload ends.")
 @click.option("-p", "--previous", is_flag=True, help="Logs of the generation before this one.")
 @click.option("-g", "--generation", type=click.IntRange(min=0), help="Logs of this generation.")
 @click.option("--pod", default="", help="Only this pod.")
@@ -40,24 +40,24 @@ def logs(
     pod: str,
     container: str,
 ) -> None:
-    """Print a workload's logs: of running pods as they are, of past ones from the archive."""
+    """Print a workload's logs: from running pods, or from the archive."""
     found = find(app.client, workload, name, outcome=True)
     if previous:
         generation = found["generation"] - 1
         if generation < 0:
-            raise NotFoundError(f"workload {found['id']} has run once only")
-    reader = Reader(app, found["id"], generation, pod, container)
+            raise ObjectNotFoundError(f"workload {found['id']} has run only once")
+    reader = LogReader(app, found["id"], generation, pod, container)
     if follow:
-        with going_on([reader.id]):
+        with interruptible([reader.id]):
             _follow(app, reader)
         return
-    printed = sum(map(_print, reader.news()))
+    printed = sum(map(_print, reader.new_text()))
     if not printed:
         hint(_none(found, generation))
 
 
 def _none(found: Json, generation: int | None) -> str:
-    """Why there is nothing to print."""
+    """Why there are no logs."""
     if generation is not None and generation > found["generation"]:
         last = found["generation"]
         return f"workload {found['id']} has no generation {generation}; its newest is {last}"
@@ -67,8 +67,8 @@ def _none(found: Json, generation: int | None) -> str:
     return f"{none}{of}; workload {found['id']} is {found['phase']}"
 
 
-class Reader:
-    """Reads what is new in the logs of a workload, each pod's container from where it stopped."""
+class LogReader:
+    """Reads new text of a workload's logs; it keeps an offset for each container."""
 
     def __init__(
         self, app: App, workload_id: str, generation: int | None, pod: str, container: str
@@ -77,10 +77,10 @@ class Reader:
         self.pod, self.container = pod, container
         self.offsets: dict[tuple[int, str, str], int] = {}
 
-    def news(self) -> Iterator[tuple[str, str]]:
-        """(pod/container, new text) of each log that has grown."""
+    def new_text(self) -> Iterator[tuple[str, str]]:
+        """(pod/container, new text) for each log that has grown."""
         wanted = {} if self.generation is None else {"generation": str(self.generation)}
-        listed = self.app.client.ask("workloads", self.id, "logs", **wanted)["items"]
+        listed = self.app.client.get("workloads", self.id, "logs", **wanted)["items"]
         chosen = [log for log in listed if self._chosen(log)]
         for log in chosen:
             label = f"{log['pod']}/{log['container']}" if len(chosen) > 1 else ""
@@ -93,7 +93,7 @@ class Reader:
     def _rest(self, log: Json) -> Iterator[str]:
         key = (int(log["generation"]), str(log["pod"]), str(log["container"]))
         while True:
-            part = self.app.client.ask(
+            part = self.app.client.get(
                 "workloads",
                 self.id,
                 "logs",
@@ -114,17 +114,19 @@ def follow_to_the_end(
 ) -> None:
     """Prints the logs of a workload that was sent just now, until its end or the timeout."""
     until = None if timeout_seconds is None else app.now() + timeout_seconds
-    with going_on([workload_id]):
-        Watch(app, [workload_id], "running", timeout_seconds, fresh=True, digests=digests)(Lines())
-        _follow(app, Reader(app, workload_id, None, "", ""), until)
+    with interruptible([workload_id]):
+        WorkloadWatcher(
+            app, [workload_id], "running", timeout_seconds, fresh=True, digests=digests
+        )(PhaseLines())
+        _follow(app, LogReader(app, workload_id, None, "", ""), until)
 
 
-def _follow(app: App, reader: Reader, until: float | None = None) -> None:
-    """Goes on for a moment after the end of a silent workload: its archive may be under way."""
+def _follow(app: App, reader: LogReader, until: float | None = None) -> None:
+    """Reads a few times more after the end of a workload without logs: the archive may be late."""
     printed = looks_after_end = 0
     while True:
         ended = app.client.workload(reader.id)["phase"] in ENDED
-        printed += sum(map(_print, reader.news()))
+        printed += sum(map(_print, reader.new_text()))
         looks_after_end += ended
         if ended and (printed or looks_after_end > LOOKS_AFTER_END):
             return
@@ -133,8 +135,8 @@ def _follow(app: App, reader: Reader, until: float | None = None) -> None:
         app.sleep(FOLLOW_SECONDS)
 
 
-def _print(news: tuple[str, str]) -> int:
-    label, text = news
+def _print(part: tuple[str, str]) -> int:
+    label, text = part
     if label:
         text = "".join(f"[{label}] {line}" for line in text.splitlines(keepends=True))
     click.echo(text, nl=False)

@@ -8,8 +8,8 @@ import click
 
 from cli.app import pass_app
 from cli.columns import heading, workload_columns
-from cli.errors import Outcome
-from cli.exit_codes import Exit
+from cli.errors import CommandExit
+from cli.exit_codes import ExitCode
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
 from cli.watching import live_view
@@ -21,15 +21,15 @@ WATCH_SECONDS = 2.0
 
 
 @click.command()
-@click.option("-q", "--queue", default="", help="Those of this LocalQueue (NAMESPACE/NAME).")
-@click.option("-u", "--user", default="", help="Those that this user or role submitted.")
-@click.option("-s", "--state", default="", help="Those of this phase or state, e.g. PENDING.")
-@click.option("-l", "--selector", default="", help="Those with these labels (a=b,c=d).")
-@click.option("-n", "--name", default="", help="Those of this name.")
-@click.option("--since", type=DURATION, help="Those submitted since then, e.g. 2h.")
-@click.option("--all", "everything", is_flag=True, help="However old.")
+@click.option("-q", "--queue", default="", help="Only of this LocalQueue (NAMESPACE/NAME).")
+@click.option("-u", "--user", default="", help="Only submitted by this user or role.")
+@click.option("-s", "--state", default="", help="Only this phase or state, e.g. PENDING.")
+@click.option("-l", "--selector", default="", help="Only with these labels (a=b,c=d).")
+@click.option("-n", "--name", default="", help="Only with this name.")
+@click.option("--since", type=DURATION, help="Only submitted in this time, e.g. 2h.")
+@click.option("--all", "everything", is_flag=True, help="Include all ages.")
 @click.option("--limit", default=500, show_default=True, type=click.IntRange(min=1))
-@click.option("-w", "--watch", is_flag=True, help="Keep the list on the screen.")
+@click.option("-w", "--watch", is_flag=True, help="Keep the list on the screen and refresh it.")
 @output_option
 @pass_app
 def ls(
@@ -57,7 +57,7 @@ def ls(
                     view(listed())
                     app.sleep(WATCH_SECONDS)
         except KeyboardInterrupt:
-            raise Outcome(Exit.INTERRUPTED) from None
+            raise CommandExit(ExitCode.INTERRUPTED) from None
     items = listed()
     if output in {"table", "wide"}:
         narrowed = since is not None or any(filters.values())

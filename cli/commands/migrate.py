@@ -1,4 +1,4 @@
-"""`sluice checkpoint`, `migrate`, `restore`: one wish about one running workload."""
+"""`sluice checkpoint`, `migrate`, `restore`: one request about one running workload."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 @output_option
 @pass_app
 def checkpoint(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """Save a running workload; it runs on."""
-    _wish(app, "checkpoint", workload, name, output)
+    """Checkpoint a running workload; it keeps running."""
+    _request(app, "checkpoint", workload, name, output)
 
 
 @click.command()
@@ -29,29 +29,29 @@ def checkpoint(app: App, *, workload: str | None, name: str | None, output: str)
 @output_option
 @pass_app
 def migrate(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """Save a running workload and start it again from there; it keeps its quota.
+    """Checkpoint a running workload and restart it on another node; it keeps its quota.
 
-    One that cannot be saved, or keeps no checkpoints, gets its grace and starts from its last
+    A workload that cannot be checkpointed gets its grace period. It restarts from its last
     checkpoint, or from the beginning.
     """
-    _wish(app, "migrate", workload, name, output)
+    _request(app, "migrate", workload, name, output)
 
 
 @click.command()
 @one_workload
 @click.option("--from", "source", default="", help="Address of the checkpoint; default: newest.")
-@click.option("--dry-run", is_flag=True, help="Say which checkpoint it would be.")
+@click.option("--dry-run", is_flag=True, help="Show which checkpoint would be used.")
 @output_option
 @pass_app
 def restore(
     app: App, *, workload: str | None, name: str | None, source: str, dry_run: bool, output: str
 ) -> None:
-    """Start a running workload again from one of its checkpoints."""
-    _wish(app, "restore", workload, name, output, checkpoint=source, dryRun=dry_run)
+    """Restart a running workload from one of its checkpoints."""
+    _request(app, "restore", workload, name, output, checkpoint=source, dryRun=dry_run)
 
 
-def _wish(
+def _request(
     app: App, verb: str, workload: str | None, name: str | None, output: str, **body: Any
 ) -> None:
     found = find(app.client, workload, name)
-    rows([app.client.tell("workloads", found["id"], verb, body=body)], COLUMNS, output)
+    rows([app.client.post("workloads", found["id"], verb, body=body)], COLUMNS, output)

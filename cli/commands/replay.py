@@ -11,8 +11,8 @@ from sluice.core.passes.recording import decide, differences, plain_plan, read_r
 from sluice.core.values.plain import digest
 
 from cli.app import pass_app
-from cli.errors import NotFoundError, RefusedError
-from cli.exit_codes import Exit
+from cli.errors import ObjectNotFoundError, RequestRefusedError
+from cli.exit_codes import ExitCode
 from cli.figures import moment
 from cli.output import Column, rows
 
@@ -56,36 +56,36 @@ def replay(
         raise click.UsageError("--version, --list and --save go with --root")
     recordings = [(str(path), _read(path)) for path in files]
     if root is not None:
-        known = app.client.ask("passes", root)["items"] if version is None or listing else []
+        known = app.client.get("passes", root)["items"] if version is None or listing else []
         if listing:
             rows(known, COLUMNS, "table")
             return
         if version is None:
             if not known:
-                raise NotFoundError(f"no pass over {root} was recorded lately")
+                raise ObjectNotFoundError(f"no pass over {root} was recorded in the last month")
             version = known[-1]["version"]
-        document = app.client.ask("passes", root, str(version))
+        document = app.client.get("passes", root, str(version))
         if save is not None:
             save.write_text(json.dumps(document), encoding="utf-8")
         recordings.append((f"{root} version {version}", document))
     same = [_replay(place, document) for place, document in recordings]
     if not all(same):
-        raise click.exceptions.Exit(Exit.ERROR)
+        raise click.exceptions.Exit(ExitCode.ERROR)
 
 
 def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise RefusedError(f"{path} is no JSON: {error}") from error
+        raise RequestRefusedError(f"{path} is no JSON: {error}") from error
 
 
 def _replay(place: str, document: Any) -> bool:
-    """Whether the plan came out again; raises RefusedError for what is no recording."""
+    """Whether the plan is the same. Raises RequestRefusedError if the document is no recording."""
     try:
         recording = read_recording(document)
     except ValueError as error:
-        raise RefusedError(f"{place}: {error}") from error
+        raise RequestRefusedError(f"{place}: {error}") from error
     replayed = plain_plan(decide(recording.snapshot))
     found = list(differences(recording.plan, replayed))
     if not found:
@@ -96,7 +96,7 @@ def _replay(place: str, document: Any) -> bool:
             f"{len(gathered.holders)} holders were looked at in {gathered.root}"
         )
         return True
-    click.echo(f"{place}: another plan came out, {len(found)} differences")
+    click.echo(f"{place}: another plan, {len(found)} differences")
     for difference in found[:SHOWN]:
         click.echo(f"  {difference}")
     return False

@@ -8,9 +8,9 @@ import click
 from sluice.core.values.identity import ID_LENGTH
 
 from cli.app import pass_app
-from cli.commands.submit import deliver, delivery_options, home_namespace
+from cli.commands.submit import default_namespace, deliver, delivery_options
 from cli.documents import Source, Submission, submission
-from cli.errors import RefusedError
+from cli.errors import RequestRefusedError
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -76,13 +76,13 @@ def run(
     if array:
         spec["array"] = array
     if dependencies:
-        spec["dependsOn"] = [{"id": _whole(app, each)} for each in dependencies]
+        spec["dependsOn"] = [{"id": _full_id(app, reference)} for reference in dependencies]
     if priority:
         spec["priority"] = priority
     if environment:
         spec["env"] = dict(map(_pair, environment))
     if volumes:
-        spec["volumes"] = [{"name": f"s3-{n}"} | _volume(each) for n, each in enumerate(volumes)]
+        spec["volumes"] = [{"name": f"s3-{n}"} | _volume(text) for n, text in enumerate(volumes)]
     document = {
         "apiVersion": "sluice.dev/v1",
         "kind": "Workload",
@@ -92,22 +92,22 @@ def run(
     made = submission(
         Source("the command line", document),
         key=idempotency_key,
-        namespace=lambda: namespace or home_namespace(app),
+        namespace=lambda: namespace or default_namespace(app),
     )
     _require_valid(made)
     deliver(app, [made], **delivery)  # type: ignore[arg-type]
 
 
 def _require_valid(made: Submission) -> None:
-    """There is no file to look at later: what nobody would take is told before it is sent."""
+    """Raises RequestRefusedError before anything is sent: there is no file to correct later."""
     from cli.vetting import checked  # noqa: PLC0415 - slower than the rest of a command line
 
     if errors := checked(made).get("errors"):
-        raise RefusedError("the options make no valid workload", errors=errors)
+        raise RequestRefusedError("the options make no valid workload", errors=errors)
 
 
-def _whole(app: App, reference: str) -> str:
-    """The id that a prefix means; a whole one may be of a workload whose record is to come."""
+def _full_id(app: App, reference: str) -> str:
+    """The id for a prefix. A full id may be of a workload that has no record yet."""
     return reference if len(reference) == ID_LENGTH else str(app.client.workload(reference)["id"])
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import click
 
-from cli.errors import NotFoundError
+from cli.errors import ObjectNotFoundError
 
 SUFFIX = ".schema.json"
 
@@ -24,4 +24,4 @@ def schema(name: str | None) -> None:
     elif name in known:
         click.echo(folder.joinpath(name + SUFFIX).read_text(encoding="utf-8"), nl=False)
     else:
-        raise NotFoundError(f"no schema {name!r}", hint=f"there are: {', '.join(known)}")
+        raise ObjectNotFoundError(f"no schema {name!r}", hint=f"there are: {', '.join(known)}")

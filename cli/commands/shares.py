@@ -1,4 +1,4 @@
-"""`sluice shares`: who has how much more than its own, and who has used how much lately."""
+"""`sluice shares`: what each queue borrows, and the decayed past usage of LocalQueues."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ USERS = (
 @output_option
 @pass_app
 def shares(app: App, *, output: str) -> None:
-    """Show fair shares: the numbers that a pass goes by at this moment.
+    """Show fair shares as the next admission pass uses them.
 
     The share of a queue or cohort is what it borrows of its dominant resource, in thousandths of
     what its parent can lend, over its weight. The score of a LocalQueue is its faded past usage
     over its weight; the lowest goes first.
     """
-    answer = app.client.ask("shares")
+    answer = app.client.get("shares")
     if output in {"json", "yaml"}:
         document(answer, output)
         return
@@ -56,9 +56,9 @@ def shares(app: App, *, output: str) -> None:
     if output == "name":
         return
     if not any(row["decides"] for row in nodes):
-        hint("shares decide nothing here: no SchedulingPolicy has fairSharing")
+        hint("fair sharing is off: no SchedulingPolicy has fairSharing")
     if users:
         click.echo()
         rows(users, USERS, output)
     else:
-        hint("past usage is not counted: no SchedulingPolicy has admissionFairSharing")
+        hint("past usage is not recorded: no SchedulingPolicy has admissionFairSharing")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import pass_app
-from cli.errors import Outcome
-from cli.exit_codes import Exit
+from cli.errors import CommandExit
+from cli.exit_codes import ExitCode
 from cli.figures import cost, moment, span
 from cli.output import Json, clean, document, output_option
 
@@ -26,16 +26,16 @@ CLEAR = "\x1b[H\x1b[2J"
 @output_option
 @pass_app
 def status(app: App, *, output: str) -> None:
-    """Show at a glance: states, who waits and why, cost per hour, recoveries."""
+    """Show a summary: states, waiting reasons, cost per hour, recoveries."""
     show(app, output)
 
 
 @click.command()
-@click.option("-w", "--watch", is_flag=True, help="Renew it every five seconds.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh every five seconds.")
 @output_option
 @pass_app
 def top(app: App, *, watch: bool, output: str) -> None:
-    """Show the same as `status`; with -w for as long as you look."""
+    """Show the same as `status`; -w keeps it on the screen."""
     if not watch:
         show(app, output)
         return
@@ -46,11 +46,11 @@ def top(app: App, *, watch: bool, output: str) -> None:
             show(app, output)
             app.sleep(RENEWED_SECONDS)
     except KeyboardInterrupt:
-        raise Outcome(Exit.INTERRUPTED) from None
+        raise CommandExit(ExitCode.INTERRUPTED) from None
 
 
 def show(app: App, output: str) -> None:
-    found = app.client.ask("status")
+    found = app.client.get("status")
     if output in {"json", "yaml"}:
         document(found, output)
         return
@@ -60,15 +60,15 @@ def show(app: App, output: str) -> None:
 
 def _lines(found: Json) -> Iterator[tuple[str, str]]:
     yield "", f"{moment(found['at'])} UTC"
-    yield "Now", _counts(found["states"]) or "nothing waits or runs"
+    yield "Now", _counts(found["states"]) or "no workload waits or runs"
     yield "Last 24 h", _counts(found["ended24h"]) or "nothing ended"
     for number, reason in enumerate(found["pending"]):
-        code = reason["code"] or "not looked at yet"
+        code = reason["code"] or "not considered yet"
         yield "Waiting" if number == 0 else "", f"{reason['count']} {code}"
     if oldest := found["oldestPending"]:
         why = oldest["reason"] or {}
-        told = f": {why['code']}, {why['message']}" if why else ""
-        yield "Oldest", f"{oldest['id']} {oldest['name']} for {span(oldest['seconds'])}{told}"
+        cause = f": {why['code']}, {why['message']}" if why else ""
+        yield "Oldest", f"{oldest['id']} {oldest['name']} for {span(oldest['seconds'])}{cause}"
     yield "Workloads", _workloads(found["workloads"])
     yield "Machines", _machines(found["machines"])
     yield "Recoveries", _recoveries(found["recoveries24h"])
@@ -99,6 +99,6 @@ def _recoveries(recovered: Json) -> str:
     text = f"{recovered['count']} in 24 h"
     if recovered["count"]:
         text += f", {span(recovered['lostWorkSeconds'])} of work done again"
-    if untold := recovered["lossesUntold"]:
-        text += f"; of {untold} only the application knows"
+    if unknown := recovered["lossesUntold"]:
+        text += f"; for {unknown} of them only the application knows the loss"
     return text

@@ -9,8 +9,8 @@ import click
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.errors import CommandError, Outcome
-from cli.exit_codes import Exit
+from cli.errors import CommandExit, SluiceError
+from cli.exit_codes import ExitCode
 from cli.output import Column, Json, hint, output_option, rows
 from cli.selection import find_many, many_workloads
 
@@ -31,7 +31,7 @@ def _steering(command: Callable[..., Any]) -> Callable[..., Any]:
         output_option,
         click.option("--reason", default="", help="Why; shown in the timeline."),
         click.option("-y", "--yes", is_flag=True, help="Do not ask."),
-        click.option("--dry-run", is_flag=True, help="Show which workloads are meant."),
+        click.option("--dry-run", is_flag=True, help="Show which workloads are selected."),
     ):
         command = option(command)
     return pass_app(many_workloads(command))
@@ -47,7 +47,7 @@ def cancel(app: App, **options: Any) -> None:
 @click.command()
 @_steering
 def hold(app: App, **options: Any) -> None:
-    """Keep pending workloads from being admitted until `sluice release`."""
+    """Hold pending workloads: they are not admitted until `sluice release`."""
     _steer(app, "hold", {}, **options)
 
 
@@ -88,7 +88,7 @@ def _steer(
     output: str,
     **filters: str | None,
 ) -> None:
-    """Does `verb` to each selected workload; goes on after a refusal, and reports it."""
+    """Sends `verb` for each selected workload. A refusal is reported; the others still follow."""
     found = find_many(app.client, workloads, **{k: v or "" for k, v in filters.items()})
     if dry_run:
         _show(found, [f"would {verb}"] * len(found), output)
@@ -96,14 +96,14 @@ def _steer(
     if not workloads and found:
         require_yes(f"{verb} {len(found)} workload(s)", yes=yes)
     changed, results, failures = [], [], []
-    for each in found:
+    for workload in found:
         try:
             changed.append(
-                app.client.tell("workloads", each["id"], verb, body=body | {"reason": reason})
+                app.client.post("workloads", workload["id"], verb, body=body | {"reason": reason})
             )
             results.append(str(changed[-1]["result"]))
-        except CommandError as error:
-            changed.append(each)
+        except SluiceError as error:
+            changed.append(workload)
             results.append(error.message)
             failures.append(error)
     if len(found) == 1 and failures:
@@ -111,11 +111,15 @@ def _steer(
     _show(changed, results, output)
     if failures:
         hint(f"{len(failures)} of {len(found)} refused")
-        raise Outcome(Exit(failures[0].exit_code))
+        raise CommandExit(ExitCode(failures[0].exit_code))
 
 
 def _show(found: Sequence[Json], results: Sequence[str], form: str) -> None:
     if not found and form in {"table", "wide"}:
         hint("no workload matches")
         return
-    rows([each | {"result": r} for each, r in zip(found, results, strict=True)], COLUMNS, form)
+    rows(
+        [workload | {"result": r} for workload, r in zip(found, results, strict=True)],
+        COLUMNS,
+        form,
+    )

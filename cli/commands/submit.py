@@ -1,4 +1,4 @@
-"""`sluice submit`: sends job documents and says under which ids they will be known."""
+"""`sluice submit`: sends job documents and prints the ids of their workloads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.documents import Source, Submission, read, submission
-from cli.errors import CommandError, Outcome, RefusedError
-from cli.exit_codes import Exit
-from cli.outbox import BY_REFERENCE, Letter, letter, too_large
+from cli.errors import CommandExit, RequestRefusedError, SluiceError
+from cli.exit_codes import ExitCode
 from cli.output import Column, Json, hint, output_option, rows
 from cli.parameters import DURATION
 from cli.references import referenced, refers
+from cli.sender import BY_REFERENCE, SubmissionMessage, encode_message, too_large
 from cli.watching import batched_ids, key_reused
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def delivery_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["sqs", "events"]),
             default="sqs",
             show_default=True,
-            help="Way to the control plane.",
+            help="How documents are sent.",
         ),
         click.option("--idempotency-key", help="Key of the (only) document: same key, same id."),
         click.option("--follow", is_flag=True, help="Print the logs until the end (one document)."),
@@ -52,7 +52,7 @@ def delivery_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--dry-run",
             type=click.Choice(["client", "server"]),
-            help="Check only: fields here, or policy, quota and flavors there.",
+            help="Only check: the fields here, or also policy, quota and flavors there.",
         ),
     ):
         command = option(command)
@@ -82,17 +82,17 @@ def submit(
 ) -> None:
     """Submit job documents: Workload, Job or JobSet.
 
-    The ids are known and printed at once; whether a document is accepted shows in its record
+    The ids are printed at once. The record of a workload shows whether its document was accepted
     (`sluice get ID`, or --wait).
     """
     sources = read(files)
     if idempotency_key and len(sources) > 1:
         raise click.UsageError(f"--idempotency-key is for one document, not {len(sources)}")
 
-    def home() -> str:
-        return namespace or home_namespace(app)
+    def namespace_of_caller() -> str:
+        return namespace or default_namespace(app)
 
-    submissions = [_submission(app, s, idempotency_key, home) for s in sources]
+    submissions = [_submission(app, s, idempotency_key, namespace_of_caller) for s in sources]
     deliver(app, submissions, **delivery)  # type: ignore[arg-type]
 
 
@@ -103,21 +103,21 @@ def _submission(
         return submission(source, key=key, namespace=namespace)
     if key:
         raise click.UsageError("--idempotency-key: write the key into the document in S3 instead")
-    return referenced(app, source, home=lambda: home_namespace(app))
+    return referenced(app, source, default_namespace=lambda: default_namespace(app))
 
 
-def home_namespace(app: App) -> str:
+def default_namespace(app: App) -> str:
     """The namespace of the tenant that the caller's messages count as.
 
-    Raises RefusedError if there is none.
+    Raises RequestRefusedError if there is none.
     """
-    home = app.client.ask("identity").get("home")
-    if not home:
-        raise RefusedError(
+    found = app.client.get("identity").get("home")
+    if not found:
+        raise RequestRefusedError(
             "the document names no namespace and your tenant has none of its own",
             hint="write metadata.namespace, or give --namespace",
         )
-    return str(home)
+    return str(found)
 
 
 def deliver(
@@ -135,12 +135,12 @@ def deliver(
     if follow and len(submissions) != 1:
         raise click.UsageError("--follow is for one document")
     _require_distinct(submissions)
-    letters = [letter(each.document, each.id, each.namespace) for each in submissions]
+    messages = [encode_message(each.document, each.id, each.namespace) for each in submissions]
     if dry_run:
-        _check(app, submissions, letters, dry_run, output)
+        _check(app, submissions, messages, dry_run, output)
         return
     known = _before(app, submissions)
-    app.outbox(transport)(letters)
+    app.sender(transport)(messages)
     sent_at = app.now()
     ids = [each.id for each in submissions]
     named = " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
@@ -163,27 +163,30 @@ def deliver(
 
 
 def _require_distinct(submissions: Sequence[Submission]) -> None:
-    """Two documents of one call must not be one workload by mistake."""
+    """Raises RequestRefusedError if two documents of one call have the same key."""
     places: dict[str, str] = {}
     for each in submissions:
         first = places.setdefault(each.id, each.source.place)
         if first != each.source.place:
-            raise RefusedError(f"{first} and {each.source.place} have the same idempotency key")
+            raise RequestRefusedError(
+                f"{first} and {each.source.place} have the same idempotency key"
+            )
 
 
 def _before(app: App, submissions: Sequence[Submission]) -> dict[str, Json]:
     """By id, the records of keys that were used before, for the same documents.
 
-    Who may send but not ask learns it from the records. Raises KeyReusedError: of a document with
-    the key of another one there would be a REJECTED record whose id its sender does not know.
+    A caller that may send but not use the api sees it in the records. Raises
+    IdempotencyKeyReusedError if another document has the key: the REJECTED record would have an id
+    that the sender cannot know.
     """
     keyed = {each.id: each for each in submissions if each.keyed}
     known: dict[str, Json] = {}
     try:
         for some in batched_ids(list(keyed)):
-            found = app.client.ask("workloads", ids=",".join(some))["items"]
+            found = app.client.get("workloads", ids=",".join(some))["items"]
             known |= {each["id"]: each for each in found if each["id"] in keyed}
-    except CommandError:
+    except SluiceError:
         return {}
     for identity, record in known.items():
         same = record.get("digest") == digest(withheld(keyed[identity].judged))
@@ -193,7 +196,7 @@ def _before(app: App, submissions: Sequence[Submission]) -> dict[str, Json]:
 
 
 def _sent(before: Json | None) -> str:
-    """A rejected record gives its place to a corrected document."""
+    """A corrected document replaces a rejected record."""
     if before is None or before["phase"] == "REJECTED":
         return "submitted"
     return f"the same as before, {before['phase']}"
@@ -202,23 +205,23 @@ def _sent(before: Json | None) -> str:
 def _check(
     app: App,
     submissions: Sequence[Submission],
-    letters: Sequence[Letter],
+    messages: Sequence[SubmissionMessage],
     where: str,
     output: str,
 ) -> None:
-    """Dry run: says of each document whether it would be taken. Exit code 5 if one would not."""
+    """Prints for each document whether it would be accepted. Exit code 5 if one would not."""
     verdicts: list[Json] = []
     if where == "client":
         from cli.vetting import checked  # noqa: PLC0415 - a verb pays only for what it uses
 
-        for each, sent in zip(submissions, letters, strict=True):
+        for each, sent in zip(submissions, messages, strict=True):
             flaw = {"field": "", "message": f"{too_large(sent)}; {BY_REFERENCE}"}
             verdicts.append(
                 {"result": REFUSED, "errors": [flaw]} if too_large(sent) else checked(each)
             )
     else:
         documents = [each.judged for each in submissions]
-        verdicts = app.client.tell("whatif", body={"documents": documents})["items"]
+        verdicts = app.client.post("whatif", body={"documents": documents})["items"]
     _show(submissions, [verdict["result"] for verdict in verdicts], output)
     for each, verdict in zip(submissions, verdicts, strict=True):
         for error in verdict.get("errors", ()):
@@ -226,7 +229,7 @@ def _check(
         if message := verdict.get("message"):
             hint(f"{each.id}: {message}")
     if any(verdict.get("errors") for verdict in verdicts):
-        raise Outcome(Exit.REFUSED)
+        raise CommandExit(ExitCode.REFUSED)
 
 
 def _show(submissions: Sequence[Submission], results: Sequence[str], form: str) -> None:

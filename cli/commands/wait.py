@@ -1,4 +1,4 @@
-"""`sluice wait`: follows workloads to their end and reports how they ended."""
+"""`sluice wait`: waits for workloads and reports their outcome."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.columns import workload_columns
-from cli.errors import Outcome, WorkloadNotFoundError
-from cli.exit_codes import Exit
+from cli.errors import CommandExit, WorkloadNotFoundError
+from cli.exit_codes import ExitCode
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
 from cli.selection import find, find_many, many_workloads
-from cli.watching import GOALS, Watch, going_on, live_view, outcome, reached, worst
+from cli.watching import GOALS, WorkloadWatcher, interruptible, live_view, outcome, reached, worst
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -36,9 +36,9 @@ def wait(
     output: str,
     **filters: str,
 ) -> None:
-    """Wait for workloads and report how they ended.
+    """Wait for workloads and report their outcome.
 
-    The exit code tells the outcome: 0 succeeded, 100 failed, 101 not finished in time, 102 no
+    The exit code is the outcome: 0 succeeded, 100 failed, 101 not finished in time, 102 no
     such workload, 103 cancelled, 104 rejected, 105 recovery budget exhausted.
     """
     if len(workloads) == 1 and not any(filters.values()):
@@ -63,26 +63,26 @@ def follow(
 
     `digests` are those of documents that were sent just now.
     """
-    watch = Watch(app, ids, goal, timeout_seconds, bool(digests), digests or {})
-    with going_on(ids), live_view(app) as view:
+    watch = WorkloadWatcher(app, ids, goal, timeout_seconds, bool(digests), digests or {})
+    with interruptible(ids), live_view(app) as view:
         final = watch(view)
     rows(final, workload_columns(int(app.now() * 1_000)), form)
     codes = [outcome(workload, goal) for workload in final]
     _explain(final, goal)
-    raise Outcome(worst(codes))
+    raise CommandExit(worst(codes))
 
 
 def _explain(final: Sequence[Json], goal: str) -> None:
-    """Says of each workload that did not succeed what its owner should look at."""
+    """Prints for each workload that did not succeed what to look at."""
     for workload in final:
         message = (workload.get("result") or workload.get("reason") or {}).get("message", "")
         if not reached(workload, goal):
             hint(f"{workload['id']} is {workload['phase']}; `sluice why {workload['id']}`")
-        elif outcome(workload, goal) is Exit.WORKLOAD_FAILED:
+        elif outcome(workload, goal) is ExitCode.WORKLOAD_FAILED:
             hint(f"{workload['id']} failed: {message}; `sluice logs {workload['id']}`")
-        elif outcome(workload, goal) is not Exit.OK:
+        elif outcome(workload, goal) is not ExitCode.OK:
             errors = workload.get("errors") or ()
-            said = "" if errors else f" {message}"  # which is the first of them
-            hint(f"{workload['id']} {workload['phase'].lower()}:{said}")
+            cause = "" if errors else f" {message}"  # the message is the first error
+            hint(f"{workload['id']} {workload['phase'].lower()}:{cause}")
             for error in errors:
                 hint(f"  {mistake(error)}")

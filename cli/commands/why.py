@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 ACTIONS = {
     "WAIT": "nothing to do: it will run when its turn comes",
-    "CHANGE-REQUEST": "change the request; as it is, it cannot run",
+    "CHANGE-REQUEST": "change the request: it cannot run as it is",
     "RELEASE": "`sluice release` lets it queue again",
-    "ASK-ADMIN": "ask who runs the platform",
-    "PLATFORM-FAULT": "the platform has a fault; its operators are to look at it",
+    "ASK-ADMIN": "ask your administrator",
+    "PLATFORM-FAULT": "the platform has a fault; report it to its operators",
 }
 
 
@@ -29,18 +29,18 @@ ACTIONS = {
 @output_option
 @pass_app
 def why(app: App, *, workload: str | None, name: str | None, output: str) -> None:
-    """Say why a workload does not run: quota, who holds it, who is ahead, what would help."""
+    """Explain why a workload does not run: quota, its holders, the queue ahead, what would help."""
     found = find(app.client, workload, name)
-    answer = app.client.ask("workloads", found["id"], "why")
+    answer = app.client.get("workloads", found["id"], "why")
     if output in {"json", "yaml"}:
         document(answer, output)
         return
-    for line in told(answer, int(app.now() * 1_000)):
+    for line in lines(answer, int(app.now() * 1_000)):
         click.echo(line)
 
 
-def told(answer: Json, now_ms: int) -> Iterator[str]:
-    """The answer as lines for people; parts without content are left out."""
+def lines(answer: Json, now_ms: int) -> Iterator[str]:
+    """The answer as lines of text; empty parts are left out."""
     yield clean(answer["headline"])
     if answer.get("placed"):
         yield "\n" + clean(f"Placed:  {answer['placed']}")
@@ -94,13 +94,13 @@ def _quota(lines: list[Json]) -> str:
 def _people(workloads: list[Json], now_ms: int, heading: str, since: str) -> str:
     cells = [
         [
-            each["id"],
-            each["name"],
-            each["queue"],
-            str(each["priority"]),
-            amounts(each["request"]),
-            between(each.get(since), now_ms),
+            workload["id"],
+            workload["name"],
+            workload["queue"],
+            str(workload["priority"]),
+            amounts(workload["request"]),
+            between(workload.get(since), now_ms),
         ]
-        for each in workloads
+        for workload in workloads
     ]
     return table(["ID", "NAME", "QUEUE", "PRIORITY", "REQUEST", heading], cells)

@@ -11,7 +11,7 @@ from sluice.simulation.outcome import ProgressSample
 from sluice.simulation.scenario import parse_scenario
 
 from cli.main import sluice
-from cli.simulation_progress import Progress
+from cli.simulation_progress import SimulationProgress
 from tests.simulation.builders import Json, documents, preemption, queue, waiting
 from tests.simulation.test_load import load
 
@@ -261,7 +261,7 @@ def test_bars_never_hide_what_is_there() -> None:
 def test_progress_is_told_only_when_it_takes_long(capsys: pytest.CaptureFixture[str]) -> None:
     seconds = iter([0.0, 1.0, 3.0, 3.1, 14.0])
     scenario = parse_scenario(documents(queue("q", cpu=1), waiting("w", "q", cpu=1)), "x")
-    progress = Progress(scenario, clock=lambda: next(seconds))
+    progress = SimulationProgress(scenario, clock=lambda: next(seconds))
 
     for number in range(4 * 64):
         progress(ProgressSample(number, 1, 7, {"cpu": 1}))

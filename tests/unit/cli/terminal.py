@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from cli.app import App
 from cli.client import Client
-from cli.errors import CommandError
+from cli.errors import SluiceError
 from cli.main import sluice
-from cli.outbox import Letter
-from cli.transport import Request, Response
+from cli.sender import SubmissionMessage
+from cli.transport import ApiRequest, ApiResponse
 from tests.unit.api.control_plane import RED, ControlPlane, Signer
 
 MOST_NAPS = 500
@@ -27,7 +27,7 @@ class Terminal:
     plane: ControlPlane = field(default_factory=ControlPlane)
     signer: Signer = RED
     sleeping: Callable[[], None] = lambda: None
-    sent: list[Letter] = field(default_factory=list)
+    sent: list[SubmissionMessage] = field(default_factory=list)
     naps: int = 0
     stored: dict[str, bytes] = field(default_factory=dict)
     """Objects of S3 that the person may read, by address."""
@@ -36,11 +36,11 @@ class Terminal:
         """Runs `sluice ARGUMENTS`; errors are shown as the entry point shows them."""
         app = App(now=lambda: self.plane.clock.now() / 1_000, sleep=self._sleep)
         app.__dict__["client"] = Client(self.carry)
-        app.__dict__["outbox"] = lambda _: self.deliver
-        app.__dict__["stored"] = self.read
+        app.__dict__["sender"] = lambda _: self.deliver
+        app.__dict__["read_object"] = self.read
         return CliRunner().invoke(sluice, arguments, obj=app, input=input)
 
-    def carry(self, request: Request) -> Response:
+    def carry(self, request: ApiRequest) -> ApiResponse:
         status, document = self.plane.call(
             request.method,
             "/" + "/".join(segment.replace("/", "%2F") for segment in request.path),
@@ -48,18 +48,18 @@ class Terminal:
             request.body,
             dict(request.query) or None,
         )
-        return Response(status, document)
+        return ApiResponse(status, document)
 
     def read(self, bucket: str, key: str) -> bytes:
         if (address := f"s3://{bucket}/{key}") not in self.stored:
-            raise CommandError(f"{address} cannot be read")
+            raise SluiceError(f"{address} cannot be read")
         return self.stored[address]
 
-    def deliver(self, letters: Sequence[Letter]) -> None:
-        for letter in letters:
-            self.sent.append(letter)
+    def deliver(self, messages: Sequence[SubmissionMessage]) -> None:
+        for message in messages:
+            self.sent.append(message)
             self.plane.clock.pass_ms(1_000)
-            self.plane.deliver(letter.body, self.signer)
+            self.plane.deliver(message.body, self.signer)
 
     def _sleep(self, seconds: float) -> None:
         self.naps += 1

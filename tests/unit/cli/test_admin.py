@@ -31,7 +31,7 @@ class TestDeadLetters:
         result = an_operator()("admin", "dlq")
 
         assert (result.exit_code, result.stdout) == (0, "")
-        assert "nothing lies in any dead-letter queue" in result.stderr
+        assert "no messages in any dead-letter queue" in result.stderr
 
     def test_letters_are_listed_with_age_and_what_to_do(self) -> None:
         result = with_letters("kicks", 12)("admin", "dlq")
@@ -58,7 +58,7 @@ class TestDeadLetters:
             "23 would be tried again"
             in terminal("admin", "dlq", "redrive", "submissions", "--dry-run").stdout
         )
-        assert "say -y to mean it" in terminal("admin", "dlq", "redrive", "submissions").stderr
+        assert "confirm with -y" in terminal("admin", "dlq", "redrive", "submissions").stderr
         assert terminal.plane.consumers.handed == []
 
         done = terminal("admin", "dlq", "redrive", "submissions", "-y", "-o", "json")
@@ -82,7 +82,7 @@ class TestDeadLetters:
         result = with_letters("failures", 1)("admin", "dlq", "redrive", "failures", "-y")
 
         assert result.exit_code == 5
-        assert "nobody takes the letters of failures" in result.stderr
+        assert "the messages of failures cannot be redriven" in result.stderr
 
     def test_purging_says_what_is_lost(self) -> None:
         terminal = with_letters("events", 2)
@@ -174,7 +174,7 @@ class TestDrain:
         done = terminal("admin", "drain", "batch-1", "-y", "--timeout", "10s")
 
         assert done.exit_code == 101
-        assert "1 workload(s) are there still" in done.stdout
+        assert "1 workload(s) left" in done.stdout
 
     def test_ctrl_c_says_that_it_goes_on(self) -> None:
         def interrupt(plane: ControlPlane, job: str) -> None:

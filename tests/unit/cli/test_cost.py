@@ -180,4 +180,4 @@ def test_where_the_time_went_adds_up_to_the_life_of_the_workload() -> None:
 
     whole = (found["finishedAt"] - found["createdAt"]) / 1_000
     assert sum(part["seconds"] for part in found["time"]["parts"]) == pytest.approx(whole)
-    assert "3,600.0 s  at work" in text
+    assert "3,600.0 s  running" in text

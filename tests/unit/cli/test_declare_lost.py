@@ -25,7 +25,7 @@ def test_it_is_said_in_so_many_words_and_then_work_leaves_the_cluster() -> None:
     terminal.plane.clock.pass_ms(SILENT_MS + 1)
 
     assert "1 workload(s) would leave batch-1" in terminal(*WORDS, "--dry-run").stdout
-    assert "say -y to mean it" in terminal(*WORDS).stderr
+    assert "confirm with -y" in terminal(*WORDS).stderr
     assert terminal.plane.workloads.rows[job].state is State.DISPATCHED
 
     assert "1 workload(s) leave it" in terminal(*WORDS, "-y").stdout

@@ -153,7 +153,7 @@ def test_a_prefix_of_several_is_ambiguous_and_names_some() -> None:
     terminal = Terminal()
     ids = [terminal.plane.send(native(f"job-{n}", 1)) for n in range(40)]
     firsts = [i[0] for i in ids]
-    common = next(letter for letter in firsts if firsts.count(letter) > 1)
+    common = next(message for message in firsts if firsts.count(message) > 1)
 
     result = terminal("get", common)
 
@@ -192,8 +192,8 @@ def test_describe_tells_state_quota_and_timeline() -> None:
 
     text = terminal("describe", ids[0]).stdout
 
-    for told in ("RUNNING", "cpu=32", "red-cq", "batch-1", "Submitted", "Admitted", "Dispatched"):
-        assert told in text
+    for fact in ("RUNNING", "cpu=32", "red-cq", "batch-1", "Submitted", "Admitted", "Dispatched"):
+        assert fact in text
 
 
 def test_why_names_quota_use_holders_position_and_what_would_help() -> None:
@@ -570,7 +570,7 @@ def test_a_moved_workload_waited_once_and_says_what_the_move_cost() -> None:
     assert found["firstAdmittedAt"] == admitted < found["admittedAt"]
     assert found["interruptions"]["moves"] == 1
     assert found["interruptions"]["lostSeconds"] == 60 + found["interruptions"]["standstillSeconds"]
-    assert "Lost to moves:" in text
+    assert "Lost to migrations:" in text
     assert "1m of work done again" in text
     assert "against on-demand" in text
 
@@ -591,4 +591,4 @@ def test_an_approximate_wait_is_a_range(least: float, most: float | None, said: 
         "approximateWaitSeconds": {"least": least, "most": most},
     }
 
-    assert f"Approximate wait: {said}" in why.told(answer, 0)
+    assert f"Approximate wait: {said}" in why.lines(answer, 0)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main as entry
-from cli.errors import RefusedError
+from cli.errors import RequestRefusedError
 from cli.figures import seconds, span
 from cli.main import VERBS, main, sluice
 from tests.unit.cli.terminal import Terminal
@@ -37,7 +37,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, error: BaseException | None) -> A
     [
         (None, 0),
         (click.UsageError("no"), 2),
-        (RefusedError("no"), 5),
+        (RequestRefusedError("no"), 5),
         (KeyboardInterrupt(), 130),
     ],
 )

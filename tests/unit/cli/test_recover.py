@@ -145,7 +145,7 @@ def test_no_checkpoints_is_an_empty_list_and_a_hint() -> None:
     terminal, workload_id = a_terminal()
 
     assert items(terminal("checkpoints", workload_id, "-o", "json")) == []
-    assert "none are known" in terminal("checkpoints", workload_id).stderr
+    assert "no checkpoints" in terminal("checkpoints", workload_id).stderr
 
 
 @pytest.mark.parametrize(

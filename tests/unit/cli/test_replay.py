@@ -73,7 +73,7 @@ def test_what_was_not_recorded_or_is_kept_no_more_is_told(terminal: Terminal) ->
 
     assert "is not kept any more" in gone.stderr
     assert "has no version 99" in never.stderr
-    assert "no pass over elsewhere was recorded lately" in nothing.stderr
+    assert "no pass over elsewhere was recorded in the last month" in nothing.stderr
     assert {gone.exit_code, never.exit_code, nothing.exit_code} == {3}
 
 

@@ -99,7 +99,7 @@ def test_each_sees_the_state_of_its_own_namespaces() -> None:
     terminal.signer = BLUE
 
     assert asked(terminal, "status")["states"] == {}
-    assert "nothing waits or runs" in terminal("status").stdout
+    assert "no workload waits or runs" in terminal("status").stdout
 
 
 def test_top_looks_again_until_it_is_interrupted() -> None:
@@ -163,5 +163,5 @@ def test_shares_say_when_nothing_goes_by_them() -> None:
     result = Terminal()("shares")
 
     assert result.exit_code == 0
-    assert "shares decide nothing here" in result.stderr
-    assert "past usage is not counted" in result.stderr
+    assert "fair sharing is off" in result.stderr
+    assert "past usage is not recorded" in result.stderr

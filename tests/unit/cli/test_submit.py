@@ -11,7 +11,7 @@ import pytest
 import yaml
 from sluice.core.values.identity import workload_id
 
-from cli.outbox import BATCH_BYTES, Letter, SqsOutbox, batches
+from cli.sender import BATCH_BYTES, SqsSender, SubmissionMessage, batches
 from tests.unit.api.control_plane import BLUE, COMPANY, ControlPlane, cluster_queue, native
 from tests.unit.cli.terminal import Terminal, items
 
@@ -258,8 +258,8 @@ def test_a_key_that_stands_for_another_body_is_reported_as_such() -> None:
     assert "idempotency key" in result.stderr
 
 
-def letters(*sizes: int) -> list[Letter]:
-    return [Letter(str(n), "red", "x" * size) for n, size in enumerate(sizes)]
+def messages(*sizes: int) -> list[SubmissionMessage]:
+    return [SubmissionMessage(str(n), "red", "x" * size) for n, size in enumerate(sizes)]
 
 
 def test_a_key_of_another_body_is_told_before_anything_is_sent() -> None:
@@ -279,7 +279,7 @@ def test_a_corrected_document_takes_the_place_of_a_rejected_one_and_is_waited_fo
     wrong = JOB.replace("train:1", "")
     words = ("submit", "-f", "-", "--idempotency-key", "k")
     assert terminal(*words, "--wait", input=wrong).exit_code == 104
-    late: list[Letter] = []
+    late: list[SubmissionMessage] = []
     terminal.deliver = late.extend  # type: ignore[method-assign]
 
     def arrive() -> None:
@@ -368,8 +368,8 @@ def test_run_refuses_what_nobody_would_take() -> None:
 
 
 def test_batches_hold_at_most_ten_messages_and_one_mebibyte() -> None:
-    many = list(batches(letters(*[10] * 25)))
-    large = list(batches(letters(BATCH_BYTES, 1, BATCH_BYTES - 1, 1)))
+    many = list(batches(messages(*[10] * 25)))
+    large = list(batches(messages(BATCH_BYTES, 1, BATCH_BYTES - 1, 1)))
 
     assert [len(batch) for batch in many] == [10, 10, 5]
     assert [len(batch) for batch in large] == [1, 2, 1]
@@ -400,7 +400,7 @@ class Sqs:
 def test_messages_that_sqs_did_not_take_are_sent_again_and_only_those() -> None:
     sqs = Sqs("xx", "xxx")
 
-    SqsOutbox(sqs, "queue")(letters(1, 2, 3, 4))
+    SqsSender(sqs, "queue")(messages(1, 2, 3, 4))
 
     assert sorted(sqs.taken) == ["x", "xx", "xxx", "xxxx"]
     assert sqs.groups == {"red"}

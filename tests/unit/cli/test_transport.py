@@ -13,7 +13,7 @@ from botocore.credentials import Credentials
 
 from cli import errors
 from cli.client import Client, failure
-from cli.transport import FunctionUrl, Request, Response
+from cli.transport import ApiRequest, ApiResponse, FunctionUrl
 
 pytestmark = pytest.mark.enable_socket
 
@@ -55,7 +55,7 @@ def test_requests_are_signed_for_lambda_and_segments_cannot_climb(url: str) -> N
     transport = FunctionUrl(f"{url}/below/", "eu-west-1", Credentials("AK", "secret"))
 
     asked = transport(
-        Request("POST", ("workloads", "../../x", "hold"), {"a": "b c"}, {"reason": "ü"})
+        ApiRequest("POST", ("workloads", "../../x", "hold"), {"a": "b c"}, {"reason": "ü"})
     ).document
 
     assert asked["path"] == "/below/workloads/..%2F..%2Fx/hold?a=b%20c"
@@ -68,8 +68,8 @@ def test_requests_are_signed_for_lambda_and_segments_cannot_climb(url: str) -> N
 def test_silence_is_an_error_worth_a_retry() -> None:
     transport = FunctionUrl("http://127.0.0.1:9", "eu-west-1", Credentials("AK", "secret"))
 
-    with pytest.raises(errors.UnavailableError) as caught:
-        transport(Request("GET", ("queues",)))
+    with pytest.raises(errors.ControlPlaneUnavailableError) as caught:
+        transport(ApiRequest("GET", ("queues",)))
 
     assert caught.value.exit_code == 7
     assert "sluice config show" in caught.value.hint
@@ -99,7 +99,7 @@ def test_answers_become_exit_codes(status: int, code: str, exit_code: int) -> No
 
 @pytest.mark.parametrize("document", [None, "x", {"Message": "Forbidden"}, {"error": "x"}])
 def test_answers_that_are_not_ours_are_errors_too(document: Any) -> None:
-    client = Client(lambda _: Response(403, document))
+    client = Client(lambda _: ApiResponse(403, document))
 
-    with pytest.raises(errors.DeniedError):
-        client.ask("queues")
+    with pytest.raises(errors.PermissionDeniedError):
+        client.get("queues")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from cli.exit_codes import Exit
-from cli.outbox import Letter
+from cli.exit_codes import ExitCode
+from cli.sender import SubmissionMessage
 from cli.watching import outcome, reached
 from tests.unit.api.control_plane import ControlPlane, native
 from tests.unit.cli.terminal import Terminal
@@ -117,13 +117,13 @@ def test_interruption_says_that_the_workload_continues() -> None:
 def test_a_message_that_is_still_under_way_is_waited_for() -> None:
     plane = ControlPlane()
     terminal = Terminal(plane)
-    letters: list[Letter] = []
-    terminal.__dict__["deliver"] = letters.extend
+    messages: list[SubmissionMessage] = []
+    terminal.__dict__["deliver"] = messages.extend
     steps = [
         lambda: None,
-        lambda: plane.deliver(letters[0].body, terminal.signer),
-        lambda: plane.run(letters[0].id),
-        lambda: plane.finish(letters[0].id),
+        lambda: plane.deliver(messages[0].body, terminal.signer),
+        lambda: plane.run(messages[0].id),
+        lambda: plane.finish(messages[0].id),
     ]
     terminal.sleeping = script(*steps)
 
@@ -215,8 +215,8 @@ def test_phases_reach_goals(phase: str, admitted: bool, running: bool, finished:
 def test_an_exhausted_recovery_budget_is_told_apart_from_failure() -> None:
     failed = {"phase": "FAILED", "reason": {"code": "RECOVERY:BudgetExhausted"}}
 
-    assert outcome(failed) is Exit.RECOVERY_EXHAUSTED
-    assert outcome({"phase": "FAILED"}) is Exit.WORKLOAD_FAILED
+    assert outcome(failed) is ExitCode.RECOVERY_EXHAUSTED
+    assert outcome({"phase": "FAILED"}) is ExitCode.WORKLOAD_FAILED
 
 
 def test_following_obeys_the_timeout_and_interruption_stops_nothing() -> None:
