@@ -1,4 +1,4 @@
-"""Orders that pods carry for the agent, and its answers; read by core.migrations.marks."""
+"""Orders that pods carry for the agent, and its answers (core.migrations.pod_annotations)."""
 
 import hashlib
 import json

@@ -17,7 +17,7 @@ from sluice.metrics import Metric
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
     from aws_lambda_powertools.utilities.typing import LambdaContext
-    from sluice.usecases.migrations.interrupt import Handled
+    from sluice.usecases.migrations.interrupt import NoticeOutcome
 
 logger = Logger()
 metrics = Metrics()
@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
     Metric.INTERRUPTED_WORKLOADS.add_to(metrics, 0)
     _, _, _, region, account, *_ = context.invoked_function_arn.split(":")
     bodies = {record["messageId"]: record["body"] for record in event["Records"]}
-    outcomes = bootstrap.many_notices()(bodies, account=account, region=region)
+    outcomes = bootstrap.handle_notices()(bodies, account=account, region=region)
     return process_partial_response(
         event=event,
         record_handler=lambda record: tell(outcomes[record.message_id]),
@@ -40,7 +40,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
     )
 
 
-def tell(outcome: Future[list[Handled]]) -> None:
+def tell(outcome: Future[list[NoticeOutcome]]) -> None:
     try:
         with bootstrap.noting()("interrupt"):
             handled = outcome.result()

@@ -19,12 +19,12 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
 from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
 from sluice.core.lifecycle.record import Change, State, Workload, after
-from sluice.core.migrations.checkpointing import Catalogue, Checkpoint
-from sluice.core.migrations.compatibility import GENERATION, MANUFACTURER
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries
+from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER
 from sluice.core.migrations.interruption import Notice
-from sluice.core.migrations.leftovers import Stored
 from sluice.core.migrations.losses import Loss
-from sluice.core.migrations.migration import Advance, Migration
+from sluice.core.migrations.migration import Migration, MigrationStep
+from sluice.core.migrations.orphaned_archives import StoredArchive
 from sluice.errors import ManifestUnavailable, SluiceError
 from sluice.ports import (
     AlreadyExists,
@@ -445,7 +445,7 @@ class MemoryLosses:
 class MemoryMigrations:
     notices: dict[str, Notice] = field(default_factory=dict)
     rows: dict[str, Migration] = field(default_factory=dict)
-    catalogue: dict[str, Catalogue] = field(default_factory=dict)
+    catalogue: dict[str, CheckpointEntries] = field(default_factory=dict)
 
     def note(self, key: str, notice: Notice) -> bool:
         known = key in self.notices
@@ -458,10 +458,10 @@ class MemoryMigrations:
     def get(self, migration_id: str) -> Migration | None:
         return self.rows.get(migration_id)
 
-    def apply(self, steps: Sequence[Advance]) -> list[bool]:
+    def apply(self, steps: Sequence[MigrationStep]) -> list[bool]:
         return [self._apply(step) for step in steps]
 
-    def _apply(self, step: Advance) -> bool:
+    def _apply(self, step: MigrationStep) -> bool:
         now = self.rows.get(step.before.id)
         if now is None or not step.holds(now):
             return False
@@ -469,24 +469,24 @@ class MemoryMigrations:
         return True
 
     def checkpoints(self, workload_id: str) -> list[Checkpoint]:
-        return list(self.catalogue.get(workload_id, Catalogue()).kept)
+        return list(self.catalogue.get(workload_id, CheckpointEntries()).kept)
 
     def dropped(self, workload_id: str) -> list[Checkpoint]:
-        return list(self.catalogue.get(workload_id, Catalogue()).dropped)
+        return list(self.catalogue.get(workload_id, CheckpointEntries()).dropped)
 
     def keep(self, checkpoint: Checkpoint, *, retain: int, pinned: str = "") -> None:
-        old = self.catalogue.get(checkpoint.workload, Catalogue())
+        old = self.catalogue.get(checkpoint.workload, CheckpointEntries())
         self.catalogue[checkpoint.workload] = old.keep(checkpoint, retain, pinned)
 
     def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
-        old = self.catalogue.get(workload_id, Catalogue())
+        old = self.catalogue.get(workload_id, CheckpointEntries())
         self.catalogue[workload_id] = old.fail(source, generation, why)
 
     def drop(self, workload_id: str) -> None:
-        self.catalogue[workload_id] = self.catalogue.get(workload_id, Catalogue()).drop()
+        self.catalogue[workload_id] = self.catalogue.get(workload_id, CheckpointEntries()).drop()
 
     def forget(self, workload_id: str, checkpoints: Sequence[Checkpoint]) -> None:
-        old = self.catalogue.get(workload_id, Catalogue())
+        old = self.catalogue.get(workload_id, CheckpointEntries())
         self.catalogue[workload_id] = old.forget(checkpoints)
 
 
@@ -495,7 +495,7 @@ class MemoryArchives:
     """Archives by URI; `broken` ones cannot be removed."""
 
     rows: dict[str, Archive] = field(default_factory=dict)
-    bucket: list[Stored] = field(default_factory=list)
+    bucket: list[StoredArchive] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
 
@@ -508,7 +508,7 @@ class MemoryArchives:
         self.rows.pop(checkpoint.uri, None)
         self.removed.append(checkpoint.source)
 
-    def stored(self, ids: str) -> list[Stored]:
+    def stored(self, ids: str) -> list[StoredArchive]:
         return [each for each in self.bucket if each.workload.startswith(ids)]
 
     def discard(self, uri: str) -> None:

@@ -18,7 +18,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config as kubernetes_config
 from kubernetes import watch
 from sluice.core.lifecycle.record import phase
-from sluice.core.migrations.marks import LEAVING
+from sluice.core.migrations.pod_annotations import LEAVING
 
 from local.endpoints import Endpoints
 from tests.e2e.stack import BUCKET, NAMESPACE, Stack, a_workload

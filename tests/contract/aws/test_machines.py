@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 from sluice.adapters.ec2_machines import EC2Machines
-from sluice.core.migrations.interruption import Kind, read
+from sluice.core.migrations.interruption import NoticeKind, read_event
 
 from tests.fakes import FakeClock
 
@@ -38,10 +38,10 @@ def test_only_machines_that_have_ended_are_told_and_in_ec2s_own_words(ec2: Any) 
 
     (event,) = machines.ended([running, ended, "i-0123456789abcdef0"])
 
-    heard = read(event)
+    heard = read_event(event)
     assert isinstance(heard, list), heard
     (notice,) = heard
-    assert (notice.kind, notice.instance) == (Kind.TERMINATED, ended)
+    assert (notice.kind, notice.instance) == (NoticeKind.TERMINATED, ended)
     assert (notice.account, notice.region) == (ACCOUNT, REGION)
     assert notice.at == FakeClock().now()
 

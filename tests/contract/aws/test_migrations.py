@@ -15,10 +15,10 @@ from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations import migration as moving
-from sluice.core.migrations.checkpointing import Action, Checkpoint, Part
-from sluice.core.migrations.interruption import Kind, Notice
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointAction, Part
+from sluice.core.migrations.interruption import Notice, NoticeKind
 from sluice.core.migrations.losses import Loss
-from sluice.core.migrations.migration import Migration, Saved, Stage
+from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
 from sluice.ports import Losses, Migrations, Nodes, Offerings
 
 from tests.contract.aws.ports import KEYS, make_table
@@ -37,12 +37,12 @@ A_MOVE = Migration(
     received_at=NOW + 1,
     deadline=NOW + 120_000,
     driver=CheckpointMode.KUBELET,
-    action=Action.DUMP,
+    action=CheckpointAction.DUMP,
     reason="needs 3 s, has 111 s: dump",
     numbers={"needs_ms": 3_000, "usd_per_hour": 0.25},
     pods=("p-1", "p-2"),
 )
-NOTICE = Notice(Kind.SPOT, "i-1", NOW, NOW + 120_000, "1", "r", "event-1")
+NOTICE = Notice(NoticeKind.SPOT, "i-1", NOW, NOW + 120_000, "1", "r", "event-1")
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,14 @@ def test_the_first_record_of_a_move_stands(ports: Recovering) -> None:
 
 
 def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
-    saved = {"p-1": Saved("s3://b/1.tar", 5, 6, NOW, "ecr/x:1"), "p-2": Saved("s3://b/2.tar")}
-    first = {"p-1": Saved("s3://b/f1.tar", 5, 6, NOW), "p-2": Saved("s3://b/f2.tar")}
+    saved = {
+        "p-1": PodCheckpoint("s3://b/1.tar", 5, 6, NOW, "ecr/x:1"),
+        "p-2": PodCheckpoint("s3://b/2.tar"),
+    }
+    first = {
+        "p-1": PodCheckpoint("s3://b/f1.tar", 5, 6, NOW),
+        "p-2": PodCheckpoint("s3://b/f2.tar"),
+    }
     ports.migrations.create(A_MOVE)
 
     done = ports.migrations.apply(

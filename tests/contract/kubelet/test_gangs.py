@@ -14,10 +14,10 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations import gangs, migration
-from sluice.core.migrations.marks import ORDER, answer_to
-from sluice.core.migrations.migration import Saved
-from sluice.usecases.migrations.parts import HandOut
-from sluice.usecases.migrations.stopping import all_pods_of, find, stop
+from sluice.core.migrations.migration import PodCheckpoint
+from sluice.core.migrations.pod_annotations import ORDER, result_of_order
+from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers
+from sluice.usecases.migrations.stop_run import all_pods_of, find, stop
 
 from local import control_plane
 from local.node.api import ApiError, KubernetesApi
@@ -126,17 +126,17 @@ class Gang:
 
         return counted
 
-    def is_saved(self, order: str) -> dict[str, Saved]:
+    def is_saved(self, order: str) -> dict[str, PodCheckpoint]:
         for pod in self.pods().values():
             change = {"metadata": {"annotations": {ORDER: order}}}
             self.kubernetes.patch("Pod", NAMESPACE, pod["metadata"]["name"], change)
 
-        def answers() -> dict[str, Saved | str]:
-            found = {index: answer_to(order, pod) for index, pod in self.pods().items()}
+        def answers() -> dict[str, PodCheckpoint | str]:
+            found = {index: result_of_order(order, pod) for index, pod in self.pods().items()}
             return {i: each for i, each in found.items() if each} if all(found.values()) else {}
 
         found = until(answers, "both are saved")
-        assert all(isinstance(each, Saved) for each in found.values()), found
+        assert all(isinstance(each, PodCheckpoint) for each in found.values()), found
         return dict(found)
 
     def ends(self) -> list[int]:
@@ -178,7 +178,7 @@ def test_a_gang_is_held_from_its_dump_on_and_goes_on_as_one(
     saved = gang.is_saved("move-0")
     held = gang.counted()
     assert all(one.held_at >= one.at > 0 for one in saved.values())
-    made = migration.checkpoint_of(gang.record, saved.values(), CheckpointMode.KUBELET, {})
+    made = migration.whole_checkpoint(gang.record, saved.values(), CheckpointMode.KUBELET, {})
     assert made is not None
     gang.migrations.keep(made, retain=3)
     time.sleep(BEATS * 0.1)
@@ -187,7 +187,7 @@ def test_a_gang_is_held_from_its_dump_on_and_goes_on_as_one(
 
     gang.starts(1, made.source)
     assert all(gangs.waits_for_part(pod) for pod in gang.pods().values())
-    HandOut(gang.workloads, gang.migrations)(kubernetes, gang.record)
+    RestoreGangMembers(gang.workloads, gang.migrations)(kubernetes, gang.record)
     gang.is_scheduled({"0": there, "1": here})
     last = {index: len(lines) for index, lines in held.items()}
     found = until(gang.counts({i: n + ENOUGH for i, n in last.items()}), "both count on")

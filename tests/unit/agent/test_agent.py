@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from sluice.core.migrations import marks
-from sluice.core.migrations.interruption import Kind, read
-from sluice.core.migrations.migration import Saved
+from sluice.core.migrations import pod_annotations
+from sluice.core.migrations.interruption import NoticeKind, read_event
+from sluice.core.migrations.migration import PodCheckpoint
 
 from agent import orders, support
 from agent.kubelet import CheckpointRefusedError, Kubelet
@@ -81,14 +81,14 @@ def answered(machine: FakeMachine, *, images: bool = True, **annotations: str) -
     saver = Saver(lambda _: machine, machine, lambda: machine if images else None, ())
     pod["metadata"]["annotations"][orders.DONE] = saver.save(order)
     assert not list(machine.folder.iterdir()), "the node's copy is gone in any case"
-    return marks.answer(pod)
+    return pod_annotations.ordered_result(pod)
 
 
 def test_both_sides_speak_of_the_same_annotations() -> None:
     shared = {"ORDER", "DONE", "DRIVER", "DESTINATION", "SIGNAL", "LEAVING"}
 
     assert {name: getattr(orders, name) for name in shared} == {
-        name: getattr(marks, name) for name in shared
+        name: getattr(pod_annotations, name) for name in shared
     }
 
 
@@ -97,7 +97,7 @@ def test_a_dump_is_in_the_bucket_and_in_the_registry(tmp_path: Path) -> None:
 
     saved = answered(machine)
 
-    assert isinstance(saved, Saved)
+    assert isinstance(saved, PodCheckpoint)
     assert saved.uri == "s3://bucket/checkpoints/w1/2/move-2/pod-1.tar"
     assert saved.image.startswith("repo:w1-2-")
     assert (saved.size, saved.digest) == (5, sha256(b"12345").hexdigest())
@@ -109,15 +109,15 @@ def test_an_order_that_is_carried_out_again_gets_another_image(tmp_path: Path) -
     time.sleep(0.002)
     second = answered(FakeMachine(tmp_path))
 
-    assert isinstance(first, Saved)
-    assert isinstance(second, Saved)
+    assert isinstance(first, PodCheckpoint)
+    assert isinstance(second, PodCheckpoint)
     assert (first.uri, first.image != second.image) == (second.uri, True)
 
 
 def test_nodes_that_restore_archives_need_no_registry(tmp_path: Path) -> None:
     saved = answered(FakeMachine(tmp_path), images=False)
 
-    assert isinstance(saved, Saved)
+    assert isinstance(saved, PodCheckpoint)
     assert not saved.image
 
 
@@ -125,7 +125,7 @@ def test_a_dump_gets_the_time_that_is_left_and_none_without_any(tmp_path: Path) 
     machine = FakeMachine(tmp_path)
     now = int(time.time() * 1000)
 
-    assert isinstance(answered(machine, leaving=str(now + 60_000)), Saved)
+    assert isinstance(answered(machine, leaving=str(now + 60_000)), PodCheckpoint)
     assert 50 <= machine.seconds[0] <= 60
     assert answered(machine, leaving=str(now - 1)) == "no time is left"
 
@@ -392,10 +392,10 @@ def test_every_word_on_the_end_of_the_machine_is_sent_once(metadata: str) -> Non
     listener.look()
 
     assert [each["detail-type"] for each in sent] == [NOTICED, NOTICED]
-    notices = [read(each) for each in sent]
+    notices = [read_event(each) for each in sent]
     assert [(n[0].kind, n[0].instance) for n in notices if isinstance(n, list)] == [
-        (Kind.REBALANCE, "i-1"),
-        (Kind.SPOT, "i-1"),
+        (NoticeKind.REBALANCE, "i-1"),
+        (NoticeKind.SPOT, "i-1"),
     ]
 
 

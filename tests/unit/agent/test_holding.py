@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from sluice.core.migrations.marks import MOVE, YIELD
+from sluice.core.migrations.pod_annotations import EVICT, MIGRATE
 
 from agent import orders
 from agent.holding import PROC, Hold, Holds, cgroup_of, first_of, untraced
@@ -320,4 +320,4 @@ def test_of_several_runs_of_a_workload_only_the_cgroup_tells_which_is_meant(
     (tmp_path / "12" / "stat").unlink()
     assert first_of(an_order(), tmp_path) == 11
     assert first_of(an_order(), tmp_path, certainly=True) == 0, "nor killed in place of another"
-    assert (MOVE, YIELD) == orders.HOLDING
+    assert (MIGRATE, EVICT) == orders.HOLDING

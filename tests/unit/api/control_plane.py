@@ -31,7 +31,7 @@ from sluice.usecases.steering.dead_letters import DeadLetterOffice
 from sluice.usecases.steering.declare_lost import DeclareLost
 from sluice.usecases.steering.drain import Drain
 from sluice.usecases.steering.ledger_audit import LedgerAudit
-from sluice.usecases.steering.moves import Moves
+from sluice.usecases.steering.migrations import MigrationRequests
 from sluice.usecases.steering.steer import Steer
 from sluice.usecases.upkeep.relay import Relay
 
@@ -243,7 +243,9 @@ class ControlPlane:
             apply,
             WhatIf(query),
             Checkup(query),
-            Moves(query, self.migrations, self.archives, self.interruptions, self.clock),
+            MigrationRequests(
+                query, self.migrations, self.archives, self.interruptions, self.clock
+            ),
             Answer(query, self.workloads, self.kicks, self.clock),
             DeclareLost(self.workloads, self.catalog, self.nodes, self.kicks, self.clock),
             Drain(self.workloads, self.catalog, self.kicks, apply),

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations.checkpointing import Checkpoint, Part
-from sluice.core.migrations.interruption import Request, read
+from sluice.core.migrations.interruption import UserRequest, read_event
 from sluice.ports import Archive
 
 from cli.app import App
@@ -46,10 +46,10 @@ def saves(terminal: Terminal, workload_id: str, n: int, **fields: Any) -> Checkp
     return made
 
 
-def wishes(terminal: Terminal) -> list[Request]:
+def wishes(terminal: Terminal) -> list[UserRequest]:
     """What the function of interruptions understands of what was sent."""
-    heard = [read(each) for each in terminal.plane.interruptions.sent]
-    return [each for each in heard if isinstance(each, Request)]
+    heard = [read_event(each) for each in terminal.plane.interruptions.sent]
+    return [each for each in heard if isinstance(each, UserRequest)]
 
 
 @pytest.mark.parametrize(("verb", "moves"), [("checkpoint", False), ("migrate", True)])

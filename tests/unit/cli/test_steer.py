@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.record import Intent, IntentKind, moves
+from sluice.core.lifecycle.record import Intent, IntentKind, is_migrating
 from sluice.core.values.reasons import Reason
 
 from tests.unit.api.control_plane import ADMIN, ControlPlane, native
@@ -133,7 +133,7 @@ def test_who_is_being_moved_is_not_requeued_and_is_told_so() -> None:
 
     assert requeued.exit_code == 5
     assert "is being moved and keeps its quota" in requeued.stderr
-    assert moves(terminal.plane.workloads.rows[running])
+    assert is_migrating(terminal.plane.workloads.rows[running])
     why = terminal("why", running).stdout
     assert f"being moved, with its quota (node-1: spot); `sluice events {running}` tells" in why
 

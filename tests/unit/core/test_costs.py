@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.accounting.costs import Bill, requested
-from sluice.core.accounting.stretches import Kind, loss_untold, stretches
+from sluice.core.accounting.usage_intervals import IntervalKind, loss_is_unknown, usage_intervals
 from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,
@@ -46,14 +46,14 @@ def ended(*runs: dict[str, Any], succeeded: bool = True, **fields: Any) -> Workl
 
 def minutes(workload: Workload, now: int = START + 1_000 * HOUR) -> dict[str, float]:
     found: dict[str, float] = {}
-    for each in stretches(workload, now):
+    for each in usage_intervals(workload, now):
         found[each.kind.value] = found.get(each.kind.value, 0) + each.ms / 60_000
     return found
 
 
 def bill(workload: Workload, now: int = START + 1_000 * HOUR) -> Bill:
     made = Bill()
-    for each in stretches(workload, now):
+    for each in usage_intervals(workload, now):
         if each.run:
             made.add(each, workload)
     return made
@@ -85,7 +85,7 @@ def test_what_an_application_has_saved_nobody_else_knows() -> None:
     workload = ended(*runs, options={"checkpoint": {"mode": "application"}})
 
     assert minutes(workload) == {"useful": 50}
-    assert [loss_untold(workload, run) for run in runs] == [True, False]
+    assert [loss_is_unknown(workload, run) for run in runs] == [True, False]
 
 
 def test_the_work_of_a_failure_is_not_called_useful() -> None:
@@ -170,7 +170,7 @@ def test_stretches_leave_no_gap_and_windows_add_up_to_the_whole(
     workload: Workload, cuts: list[int]
 ) -> None:
     now = START + 120 * 60_000
-    found = stretches(workload, now)
+    found = usage_intervals(workload, now)
     end = max(workload.finished_at or now, workload.created_at)
 
     assert sum(each.ms for each in found) == end - workload.created_at
@@ -190,7 +190,7 @@ def test_stretches_leave_no_gap_and_windows_add_up_to_the_whole(
 
 @given(workload=histories())
 def test_the_parts_of_a_bill_are_the_time_that_runs_had_machines(workload: Workload) -> None:
-    found = [each for each in stretches(workload, START + 120 * 60_000) if each.run]
+    found = [each for each in usage_intervals(workload, START + 120 * 60_000) if each.run]
     made = bill(workload, START + 120 * 60_000)
     prices = [round(each.run.get("usd_per_hour", 0.0) * 10**9) for each in found]
     cores = [requested(workload, each.run)["cpu"] for each in found]
@@ -201,7 +201,7 @@ def test_the_parts_of_a_bill_are_the_time_that_runs_had_machines(workload: Workl
         n * each.ms for n, each in zip(cores, found, strict=True)
     )
     assert made.unpriced.ms == sum(e.ms for e in found if "usd_per_hour" not in e.run)
-    assert Kind.WAITING not in {each.kind for each in found}
+    assert IntervalKind.WAITING not in {each.kind for each in found}
 
 
 @pytest.mark.parametrize(

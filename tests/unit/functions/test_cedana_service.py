@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import urllib3
 from sluice.adapters.cedana_services import CedanaService, CedanaServices
-from sluice.core.migrations.cedana import Action, Progress
+from sluice.core.migrations.cedana import ActionProgress, CedanaAction
 from sluice.errors import CedanaError, CedanaRefused, NotConfigured
 from sluice.ports import CatalogSnapshot
 
@@ -69,14 +69,14 @@ def test_a_restore_names_the_checkpoints_action_and_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ({"status": "ready"}, Action(Progress.READY)),
-        ({"status": "error", "details": "no CRIU"}, Action(Progress.FAILED, "no CRIU")),
-        ({"status": "initialized"}, Action(Progress.UNDER_WAY)),
-        ({"status": "checkpoint_created"}, Action(Progress.UNDER_WAY)),
-        ({"status": "something new"}, Action(Progress.UNDER_WAY)),
+        ({"status": "ready"}, CedanaAction(ActionProgress.READY)),
+        ({"status": "error", "details": "no CRIU"}, CedanaAction(ActionProgress.FAILED, "no CRIU")),
+        ({"status": "initialized"}, CedanaAction(ActionProgress.UNDER_WAY)),
+        ({"status": "checkpoint_created"}, CedanaAction(ActionProgress.UNDER_WAY)),
+        ({"status": "something new"}, CedanaAction(ActionProgress.UNDER_WAY)),
     ],
 )
-def test_only_two_words_end_an_action(said: dict[str, str], meant: Action) -> None:
+def test_only_two_words_end_an_action(said: dict[str, str], meant: CedanaAction) -> None:
     service, _ = a_service((200, json.dumps(said)))
 
     assert service.look(ACTION) == meant

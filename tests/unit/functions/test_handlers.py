@@ -10,7 +10,7 @@ import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, after
-from sluice.core.migrations.leftovers import OLD_MS, Stored
+from sluice.core.migrations.orphaned_archives import OLD_MS, StoredArchive
 from sluice.core.values.identity import workload_id
 from sluice.errors import ClusterError, ClusterForbidden, KeptConflicting
 from sluice.usecases.admitting.submit import unauthorised
@@ -322,7 +322,7 @@ def test_sweep_tells_which_archives_it_removed(
 ) -> None:
     gone = f"{LOOKS[plane.clock.now() // LOOK_MS % len(LOOKS)]}gone"
     uri = f"s3://b/checkpoints/{gone}/0/move-0/p.tar"
-    plane.archives.bucket.append(Stored(uri, gone, 0, plane.clock.now() - OLD_MS - 1))
+    plane.archives.bucket.append(StoredArchive(uri, gone, 0, plane.clock.now() - OLD_MS - 1))
 
     with caplog.at_level("INFO"):
         sweep.handler({}, context)

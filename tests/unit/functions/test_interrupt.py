@@ -9,7 +9,7 @@ import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle.record import State
 from sluice.errors import ClusterError
-from sluice.usecases.migrations.many_notices import ManyNotices
+from sluice.usecases.migrations.handle_notices import HandleNotices
 
 from functions import interrupt
 from tests.unit.functions.conftest import Context
@@ -33,8 +33,8 @@ class NoisyTown(Town):
 def town(monkeypatch: pytest.MonkeyPatch) -> NoisyTown:
     town = NoisyTown()
     pool: Any = Inline()
-    together = lambda: ManyNotices(town.interrupt_use(), pool)  # noqa: E731
-    monkeypatch.setattr(bootstrap, "many_notices", together)
+    together = lambda: HandleNotices(town.interrupt_use(), pool)  # noqa: E731
+    monkeypatch.setattr(bootstrap, "handle_notices", together)
     return town
 
 

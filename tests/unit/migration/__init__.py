@@ -1,1 +1,1 @@
-"""Moves of workloads off dying machines."""
+"""MigrationRequests of workloads off dying machines."""

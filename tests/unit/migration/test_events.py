@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from sluice.core.migrations.interruption import (
-    Kind,
     Notice,
-    Request,
+    NoticeKind,
     ReservationNotice,
-    Unreadable,
-    read,
+    UnreadableEvent,
+    UserRequest,
+    read_event,
 )
 
 AT = 1_787_303_645_000  # 2026-08-21T09:14:05Z
@@ -33,7 +33,7 @@ def an_event(kind: str, **detail: Any) -> dict[str, Any]:
 
 
 def the_notice(envelope: dict[str, Any]) -> Notice:
-    heard = read(envelope)
+    heard = read_event(envelope)
     assert isinstance(heard, list), heard
     (notice,) = heard
     return notice
@@ -42,7 +42,7 @@ def the_notice(envelope: dict[str, Any]) -> Notice:
 def test_the_deadline_of_a_spot_notice_is_its_own_time_and_two_minutes() -> None:
     notice = the_notice(ENVELOPE)
 
-    assert (notice.kind, notice.instance, notice.at) == (Kind.SPOT, "i-0abc", AT)
+    assert (notice.kind, notice.instance, notice.at) == (NoticeKind.SPOT, "i-0abc", AT)
     assert notice.deadline == AT + 120_000
     assert (notice.account, notice.region) == ("111122223333", "us-east-2")
 
@@ -60,19 +60,19 @@ def test_a_recommendation_has_no_deadline() -> None:
     event = an_event("EC2 Instance Rebalance Recommendation", **{"instance-id": "i-0abc"})
 
     assert the_notice(event).deadline is None
-    assert the_notice(event).kind is Kind.REBALANCE
+    assert the_notice(event).kind is NoticeKind.REBALANCE
 
 
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        ("stopping", Kind.STOPPING),
-        ("shutting-down", Kind.STOPPING),
-        ("stopped", Kind.TERMINATED),
-        ("terminated", Kind.TERMINATED),
+        ("stopping", NoticeKind.STOPPING),
+        ("shutting-down", NoticeKind.STOPPING),
+        ("stopped", NoticeKind.TERMINATED),
+        ("terminated", NoticeKind.TERMINATED),
     ],
 )
-def test_ends_of_instances_are_losses(state: str, kind: Kind) -> None:
+def test_ends_of_instances_are_losses(state: str, kind: NoticeKind) -> None:
     event = an_event(
         "EC2 Instance State-change Notification", **{"instance-id": "i-0abc", "state": state}
     )
@@ -103,7 +103,7 @@ def test_a_capacity_block_starts_to_end_half_an_hour_early(kind: str) -> None:
         kind, **{"capacity-reservation-id": "cr-1", "end-date": "2026-08-21T09:54:05Z"}
     )
 
-    heard = read(event)
+    heard = read_event(event)
 
     assert isinstance(heard, ReservationNotice)
     assert (heard.reservation, heard.deadline) == ("cr-1", AT + 10 * 60_000)
@@ -119,7 +119,7 @@ def test_health_names_several_instances_and_its_own_region() -> None:
         eventRegion="eu-west-1",
     )
 
-    heard = read(event)
+    heard = read_event(event)
 
     assert isinstance(heard, list)
     assert [(n.instance, n.region, n.deadline) for n in heard] == [
@@ -131,7 +131,7 @@ def test_health_names_several_instances_and_its_own_region() -> None:
 def test_a_wish_of_the_api_is_no_notice() -> None:
     event = an_event("Sluice Migration Requested", workload="abc", by="me") | {"source": "sluice"}
 
-    assert read(event) == Request("abc", AT, moves=True, by="me")
+    assert read_event(event) == UserRequest("abc", AT, moves=True, by="me")
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_a_wish_of_the_api_is_no_notice() -> None:
     ],
 )
 def test_what_cannot_be_read_says_why_and_raises_nothing(event: dict[str, Any]) -> None:
-    heard = read(event)
+    heard = read_event(event)
 
-    assert isinstance(heard, Unreadable)
+    assert isinstance(heard, UnreadableEvent)
     assert heard.why
 
 
@@ -192,8 +192,10 @@ def test_the_metadata_service_names_the_end_of_hibernation_and_no_end_of_advice(
     advice = the_notice(seen_by_the_agent("rebalance", "2026-08-21T09:14:05Z"))
 
     assert (ends.at, ends.deadline) == (AT, AT)
-    assert (advice.kind, advice.deadline) == (Kind.REBALANCE, None)
+    assert (advice.kind, advice.deadline) == (NoticeKind.REBALANCE, None)
 
 
 def test_a_kind_that_no_agent_tells_is_unreadable() -> None:
-    assert isinstance(read(seen_by_the_agent("burning", "2026-08-21T09:14:05Z")), Unreadable)
+    assert isinstance(
+        read_event(seen_by_the_agent("burning", "2026-08-21T09:14:05Z")), UnreadableEvent
+    )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations import gangs
-from sluice.core.migrations.checkpointing import Action
-from sluice.core.migrations.marks import DONE, ORDER, RESTORE_FROM
+from sluice.core.migrations.checkpointing import CheckpointAction
+from sluice.core.migrations.pod_annotations import DONE, ORDER, RESTORE_FROM
 
 from tests.fakes import INDEX
 from tests.unit.migration.town import Town
@@ -44,7 +44,7 @@ def test_every_member_is_dumped_and_goes_on_from_its_own_part(town: Town) -> Non
     node = town.runs("w", "kubelet", members=3)
     town.hear(town.notice(node))
     move = town.migrations.rows["w#0"]
-    assert (move.action, len(move.pods)) == (Action.DUMP, 3)
+    assert (move.action, len(move.pods)) == (CheckpointAction.DUMP, 3)
     assert move.reason.endswith("dump of 3 parts on 3 nodes")
 
     town.save()
@@ -273,7 +273,7 @@ def test_a_gang_without_indexes_is_signalled_with_the_reason(town: Town) -> None
     town.hear(town.notice(node))
 
     move = town.migrations.rows["w#0"]
-    assert move.action is Action.SIGNAL
+    assert move.action is CheckpointAction.SIGNAL
     assert "without a completion index" in move.reason
     assert len(move.pods) == 1
 
@@ -291,7 +291,7 @@ def test_a_machine_that_cannot_dump_decides_for_all(town: Town) -> None:
     town.hear(town.notice(node))
 
     move = town.migrations.rows["w#0"]
-    assert move.action is Action.SIGNAL
+    assert move.action is CheckpointAction.SIGNAL
     assert f"{other}: CRIU needs root" in move.reason
 
 
@@ -304,7 +304,7 @@ def test_machines_that_the_inventory_does_not_know_yet_are_asked_of_the_cluster(
 
     town.hear(town.notice(node))
 
-    assert town.migrations.rows["w#0"].action is Action.DUMP
+    assert town.migrations.rows["w#0"].action is CheckpointAction.DUMP
 
 
 def test_members_of_jobsets_are_told_apart_by_job_and_index() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.record import IntentKind, State
-from sluice.core.migrations.checkpointing import MARGIN_MS, Action
+from sluice.core.migrations.checkpointing import MARGIN_MS, CheckpointAction
 from sluice.core.migrations.migration import Stage
-from sluice.usecases.migrations.stopping import LEFT_BEHIND_MS
+from sluice.usecases.migrations.stop_run import LEFT_BEHIND_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER
@@ -455,7 +455,7 @@ def test_a_machine_whose_agent_came_after_the_inventory_is_asked_itself(town: To
 
     town.hear(town.notice(node))
 
-    assert town.migrations.rows["w#0"].action is Action.DUMP
+    assert town.migrations.rows["w#0"].action is CheckpointAction.DUMP
 
 
 def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:

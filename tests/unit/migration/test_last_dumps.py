@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.happenings import in_order
 from sluice.core.lifecycle.record import State
-from sluice.core.migrations.interruption import MOVE_REQUESTED, wish
-from sluice.core.migrations.marks import DONE, ORDER, marks_on
+from sluice.core.migrations.interruption import MIGRATION_REQUESTED, request_event
 from sluice.core.migrations.migration import Stage
+from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of
 
 from tests.unit.migration.town import Town
 
@@ -32,7 +32,7 @@ def annotate(town: Town, **marks: Any) -> None:
 
 
 def fail(town: Town, why: str) -> None:
-    order = marks_on(pod_of(town))[ORDER]
+    order = annotations_of(pod_of(town))[ORDER]
     annotate(town, done=json.dumps({"order": order, "error": why, "at": town.clock.now()}))
 
 
@@ -67,11 +67,11 @@ def test_a_source_works_on_after_its_first_dump_and_goes_on_from_its_last(town: 
         town.clock.pass_ms(1_000)
         town.obey("w")
     assert town.kubernetes.running() == ["w"]
-    assert marks_on(pod_of(town))[ORDER] == "first-0"
+    assert annotations_of(pod_of(town))[ORDER] == "first-0"
 
     town.kubernetes.provide()
     town.obey("w")
-    assert marks_on(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0"
     assert town.kubernetes.running() == ["w"]
     town.clock.pass_ms(1_000)
     town.save()
@@ -170,7 +170,7 @@ def test_a_copy_of_the_notice_does_not_take_the_last_order_back(town: Town) -> N
 
     town.hear(event)
 
-    assert marks_on(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0"
 
 
 @pytest.mark.parametrize("other", ["first-0", "rebalance-1", None])
@@ -183,7 +183,7 @@ def test_an_order_that_somebody_overwrote_is_given_again(town: Town, other: str 
 
     town.obey("w")
 
-    assert marks_on(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0"
     town.save()
     town.obey("w")
     assert town.migrations.rows["w#0"].stage is not Stage.DUMPING
@@ -198,7 +198,7 @@ def test_a_notice_that_leaves_time_for_one_dump_holds_the_source_from_it_on(town
 
     town.hear(town.notice(node))
 
-    assert marks_on(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0"
     town.save()
     town.obey("w")
     assert town.migrations.rows["w#0"].saved
@@ -207,8 +207,8 @@ def test_a_notice_that_leaves_time_for_one_dump_holds_the_source_from_it_on(town
 
 def test_who_moves_by_a_wish_waits_for_no_machine_and_is_dumped_once(town: Town) -> None:
     town.runs("w", "kubelet")
-    town.hear(wish(MOVE_REQUESTED, town.clock.now(), {"workload": "w", "by": "ann"}))
-    assert marks_on(pod_of(town))[ORDER] == "move-0"
+    town.hear(request_event(MIGRATION_REQUESTED, town.clock.now(), {"workload": "w", "by": "ann"}))
+    assert annotations_of(pod_of(town))[ORDER] == "move-0"
 
     town.save()
     town.obey("w")

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from sluice.core.accounting.recovery import recovery, undone
-from sluice.core.accounting.stretches import Kind, stretches
+from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Intent, IntentKind, State
-from sluice.core.migrations.checkpointing import KEPT, Catalogue, Checkpoint, newest
-from sluice.core.migrations.compatibility import GENERATION, MANUFACTURER, cpu_of, node_labels
-from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, wish
-from sluice.core.migrations.marks import RESTORE_FROM
+from sluice.core.migrations.checkpointing import KEPT, Checkpoint, CheckpointEntries, newest
+from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER, cpu_of, node_labels
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, request_event
+from sluice.core.migrations.pod_annotations import RESTORE_FROM
 from sluice.core.migrations.restoring import why_not_restored
 
 from tests.unit.migration.town import Town
@@ -38,7 +38,7 @@ def saved_and_moved(town: Town, *damaged: str) -> None:
     """`w` is saved on request, and again when its machine goes away."""
     node = town.runs("w", "kubelet")
     about = {"workload": "w", "order": "request-1"}
-    town.hear(wish(CHECKPOINT_REQUESTED, town.clock.now(), about))
+    town.hear(request_event(CHECKPOINT_REQUESTED, town.clock.now(), about))
     town.save()
     town.observe()
     town.kubernetes.damaged = set(damaged)
@@ -146,7 +146,7 @@ def test_of_a_failed_job_without_pods_nobody_knows() -> None:
 
 
 def test_the_catalogue_leaves_out_what_failed_twice_and_drops_it_first() -> None:
-    known = Catalogue(tuple(a_checkpoint(n) for n in range(1, KEPT + 1)))
+    known = CheckpointEntries(tuple(a_checkpoint(n) for n in range(1, KEPT + 1)))
     once = known.fail("s3://b/3.tar", 7, "why")
     twice = once.fail("s3://b/3.tar", 8, "why")
 
@@ -174,8 +174,15 @@ def test_work_that_was_carried_over_in_vain_is_told_as_lost() -> None:
     assert [run["lost_ms"] for run in undone(runs)] == [100, 0]
     found = recovery(row)
     assert (found.moves, found.lost_ms, found.standstill_ms, found.untold) == (1, 100, 40, 0)
-    told = {kind: sum(s.ms for s in stretches(row, 300) if s.kind is kind) for kind in Kind}
-    assert (told[Kind.USEFUL], told[Kind.REDONE], told[Kind.MOVING]) == (99 + 60, 100, 40)
+    told = {
+        kind: sum(s.ms for s in usage_intervals(row, 300) if s.kind is kind)
+        for kind in IntervalKind
+    }
+    assert (told[IntervalKind.USEFUL], told[IntervalKind.REDONE], told[IntervalKind.MIGRATING]) == (
+        99 + 60,
+        100,
+        40,
+    )
 
 
 def test_processes_go_on_at_the_same_kind_of_cpu_only(town: Town) -> None:

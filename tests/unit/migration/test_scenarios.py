@@ -10,11 +10,11 @@ import json
 
 import pytest
 from sluice.core.accounting.recovery import recovery
-from sluice.core.accounting.stretches import loss_untold
+from sluice.core.accounting.usage_intervals import loss_is_unknown
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations.checkpointing import Checkpoint
-from sluice.core.migrations.marks import DONE, ORDER, marks_on
+from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of
 
 from tests.unit.migration.town import Town
 
@@ -172,7 +172,7 @@ def test_what_one_saved_that_could_not_be_dumped_is_its_own_knowledge(town: Town
     node = town.runs("w", "kubelet")
     town.hear(town.notice(node))
     for key, pod in list(town.kubernetes.objects.items()):
-        if order := marks_on(pod).get(ORDER):
+        if order := annotations_of(pod).get(ORDER):
             refused = {"order": order, "error": "Connected TCP socket", "at": town.clock.now()}
             marks = {"metadata": {"annotations": {DONE: json.dumps(refused)}}}
             town.kubernetes.patch(*key, marks)
@@ -183,7 +183,7 @@ def test_what_one_saved_that_could_not_be_dumped_is_its_own_knowledge(town: Town
     row = town.row("w")
     assert "lost_ms" not in row.runs[0]
     assert (recovery(row).untold, recovery(row).lost_ms) == (1, 0)
-    assert loss_untold(row, {**row.runs[0], "started_at": 1})
+    assert loss_is_unknown(row, {**row.runs[0], "started_at": 1})
 
 
 def test_a_successor_that_ends_before_anybody_saw_it_run_has_resumed(town: Town) -> None:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.accounting.stretches import Kind, stretches
+from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import change_intent, reclaim
-from sluice.core.migrations.interruption import MOVE_REQUESTED, wish
-from sluice.core.migrations.marks import DONE, LEAVING, ORDER, marks_on
+from sluice.core.migrations.interruption import MIGRATION_REQUESTED, request_event
+from sluice.core.migrations.pod_annotations import DONE, LEAVING, ORDER, annotations_of
 from sluice.ports import CatalogEdit
 
 from tests.unit.migration.town import CrashingTown, Town
@@ -74,7 +74,7 @@ def test_who_comes_back_is_dumped_before_it_goes_and_goes_on_from_there(
     gives_way(town, kind)
 
     assert town.kubernetes.running() == ["w"], "it was told to go before it was saved"
-    assert marks_on(pod_of(town))[ORDER] == "yield-0"
+    assert annotations_of(pod_of(town))[ORDER] == "yield-0"
     assert lines(town, "CheckpointDecided") == ["needs 0 s, has 60 s: dump"]
     is_saved(town)
     town.obey("w")
@@ -228,10 +228,10 @@ def test_the_seconds_of_the_dump_are_the_victims_and_the_work_until_it_is_kept(
     (run,) = row.runs
     assert (run["stopped_at"], run["lost_ms"]) == (at + 40, 40)
     assert run["ended_at"] >= at + 3_000
-    spent = {each.kind: each.ms for each in stretches(row, town.clock.now()) if each.run}
-    assert spent[Kind.USEFUL] == at - began
-    assert spent[Kind.REDONE] == 40
-    assert spent[Kind.MOVING] == run["ended_at"] - at - 40
+    spent = {each.kind: each.ms for each in usage_intervals(row, town.clock.now()) if each.run}
+    assert spent[IntervalKind.USEFUL] == at - began
+    assert spent[IntervalKind.REDONE] == 40
+    assert spent[IntervalKind.MIGRATING] == run["ended_at"] - at - 40
 
 
 def test_what_it_does_after_a_dump_that_does_not_hold_it_counts_as_lost(town: Town) -> None:
@@ -341,20 +341,20 @@ def test_a_notice_that_lost_its_race_leaves_the_dump_alone(town: Town) -> None:
     town.migrations.create = create  # type: ignore[method-assign]
     town.obey("w")
 
-    assert marks_on(pod_of(town))[ORDER] == "yield-0"
-    assert LEAVING in marks_on(pod_of(town)), "observers look at it every second by that"
+    assert annotations_of(pod_of(town))[ORDER] == "yield-0"
+    assert LEAVING in annotations_of(pod_of(town)), "observers look at it every second by that"
     assert town.kubernetes.running() == ["w"]
 
 
 def test_who_moves_is_not_told_to_make_room_and_is_dumped_once(town: Town) -> None:
     town.runs("w", "kubelet")
     before = town.row("w")
-    town.hear(wish(MOVE_REQUESTED, town.clock.now(), {"workload": "w", "by": "ann"}))
+    town.hear(request_event(MIGRATION_REQUESTED, town.clock.now(), {"workload": "w", "by": "ann"}))
 
     late = Intent(IntentKind.PREEMPT, "TEST:Yields")
     assert town.workloads.apply([reclaim(before, late)]) == [False]
 
-    assert marks_on(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0"
     assert "w#0#yield" not in town.migrations.rows
 
 
@@ -415,7 +415,9 @@ def test_members_that_stand_still_already_hear_their_sigterm_when_another_one_fa
 
     left = town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
     assert len(left) == len(others) + 1
-    assert not any(ORDER in marks_on(pod) for pod in left), "their node would go on holding them"
+    assert not any(ORDER in annotations_of(pod) for pod in left), (
+        "their node would go on holding them"
+    )
 
 
 def test_observers_leave_the_dump_to_who_looks_after_it(town: Town) -> None:

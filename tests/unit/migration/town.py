@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.core.lifecycle.record import State, Workload
-from sluice.core.migrations.marks import DONE, ORDER, answer, marks_on
-from sluice.core.migrations.yielding import may_be_saved
+from sluice.core.lifecycle.record import State, Workload, is_migrating
+from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of, ordered_result
+from sluice.core.migrations.victim_checkpoint import may_be_saved
 from sluice.ports import StreamRecord
-from sluice.usecases.migrations.interrupt import Handled, Interrupt
-from sluice.usecases.migrations.migrate import moves
+from sluice.usecases.migrations.interrupt import Interrupt, NoticeOutcome
 from sluice.usecases.running.act import Act
 from sluice.usecases.upkeep.relay import Relay
 
@@ -61,7 +60,7 @@ class Town(World):
             pool=Inline(),
         )  # fmt: skip
 
-    def hear(self, event: dict[str, Any]) -> Handled:
+    def hear(self, event: dict[str, Any]) -> NoticeOutcome:
         (handled,) = self.interrupt_use()(event, account="1", region="r")
         return handled
 
@@ -79,9 +78,9 @@ class Town(World):
         """Every agent of a living node saves what it is ordered to, now and in turns to come."""
         self.saving = True
         for (kind, namespace, name), pod in list(self.kubernetes.objects.items()):
-            order = marks_on(pod).get(ORDER, "")
+            order = annotations_of(pod).get(ORDER, "")
             alive = kind == "Pod" and pod["spec"].get("nodeName") not in self.kubernetes.dead
-            if not (order and alive) or answer(pod) is not None:
+            if not (order and alive) or ordered_result(pod) is not None:
                 continue
             uri = self.archived(pod, order)
             done = {"order": order, "uri": uri, "bytes": 1, "seconds": 1, "at": self.clock.now()}
@@ -97,7 +96,7 @@ class Town(World):
 
     def turn(self) -> None:
         """Each Lambda once; `observe` sends those that move to `act` again, as when it watches."""
-        moving = [w.id for w in self.workloads.rows.values() if moves(w) or may_be_saved(w)]
+        moving = [w.id for w in self.workloads.rows.values() if is_migrating(w) or may_be_saved(w)]
         for lambda_ in (self.tell, self.sweep, self.admit, self.observe, self.drain):
             lambda_()
             self.check()

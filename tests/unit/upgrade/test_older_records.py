@@ -15,8 +15,8 @@ from sluice.adapters.attribute_values import from_item
 from sluice.adapters.migration_items import to_migration
 from sluice.adapters.workload_items import item_of, workload_of
 from sluice.core.lifecycle.record import State
-from sluice.core.migrations.checkpointing import Catalogue, checkpoint_of
-from sluice.core.migrations.marks import DONE, marks_on
+from sluice.core.migrations.checkpointing import CheckpointEntries, checkpoint_of
+from sluice.core.migrations.pod_annotations import DONE, annotations_of
 from sluice.ports import LedgerState
 
 from tests.fakes import JOB_NAME, owner_of
@@ -45,7 +45,7 @@ def taken_over(stored: dict[str, Any]) -> Town:
         if row["id"].startswith("checkpoints#"):
             name = row["id"].partition("#")[2]
             kept = tuple(checkpoint_of(name, entry) for entry in row["entries"])
-            town.migrations.catalogue[name] = Catalogue(kept)
+            town.migrations.catalogue[name] = CheckpointEntries(kept)
             town.saved_seen |= {one.source for one in kept}
         else:
             town.migrations.rows[row["id"]] = to_migration(row)
@@ -60,7 +60,7 @@ def taken_over(stored: dict[str, Any]) -> Town:
             metadata.setdefault("resourceVersion", "1")
             if job := town.kubernetes.get("Job", "team", of):
                 metadata["ownerReferences"] = [owner_of(job)]
-            done = json.loads(marks_on(each).get(DONE, "{}"))
+            done = json.loads(annotations_of(each).get(DONE, "{}"))
             town.saved_seen.add(done.get("uri", ""))
     return town
 

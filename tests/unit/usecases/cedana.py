@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sluice.core.migrations.cedana import Action, Progress
+from sluice.core.migrations.cedana import ActionProgress, CedanaAction
 from sluice.errors import CedanaError, CedanaRefused
 
 from tests.fakes import CONTROLLER_UID, JOB_NAME, Document, FakeKubernetes
@@ -17,7 +17,7 @@ from tests.fakes import CONTROLLER_UID, JOB_NAME, Document, FakeKubernetes
 class Begun:
     kind: str
     pod: Document
-    progress: Progress = Progress.UNDER_WAY
+    progress: ActionProgress = ActionProgress.UNDER_WAY
 
 
 @dataclass
@@ -56,13 +56,15 @@ class FakeCedana:
 
     def restore(self, checkpoint: str) -> str:
         saved = self.actions[checkpoint]
-        assert (saved.kind, saved.progress) == ("checkpoint", Progress.READY)
+        assert (saved.kind, saved.progress) == ("checkpoint", ActionProgress.READY)
         assert checkpoint not in self.retired, "what was retired cannot be restored"
         return self._begin(Begun("restore", saved.pod))
 
-    def look(self, action: str) -> Action:
+    def look(self, action: str) -> CedanaAction:
         progress = self.actions[action].progress
-        return Action(progress, "it did not work" if progress is Progress.FAILED else "")
+        return CedanaAction(
+            progress, "it did not work" if progress is ActionProgress.FAILED else ""
+        )
 
     def retire(self, checkpoint: str) -> None:
         self.retired.append(checkpoint)
@@ -71,17 +73,17 @@ class FakeCedana:
         return [action for action, each in self.actions.items() if each.kind == kind]
 
     def saved(self) -> list[str]:
-        ready = (i for i, each in self.actions.items() if each.progress is Progress.READY)
+        ready = (i for i, each in self.actions.items() if each.progress is ActionProgress.READY)
         return [action for action in ready if self.actions[action].kind == "checkpoint"]
 
     def work(self, action: str) -> None:
         each = self.actions[action]
-        if each.progress is not Progress.UNDER_WAY:
+        if each.progress is not ActionProgress.UNDER_WAY:
             return
         if self.dice.random() < self.failing:
-            each.progress = Progress.FAILED
+            each.progress = ActionProgress.FAILED
             return
-        each.progress = Progress.READY
+        each.progress = ActionProgress.READY
         if each.kind == "restore":
             for _ in range(1 + self.twice):
                 self.kubernetes.create(self._restored(each.pod))

@@ -12,8 +12,8 @@ from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.admitting.submit import Message, Submit
 from sluice.usecases.capacity.provision import Provision
 from sluice.usecases.fleet import Fleet, beat
+from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
 from sluice.usecases.migrations.migrate import Migrate
-from sluice.usecases.migrations.weighing import Weigh
 from sluice.usecases.running.act import Act
 from sluice.usecases.running.observe import Observe
 from sluice.usecases.running.periodic import Periodic
@@ -150,8 +150,8 @@ class Plane:
             self.clock,
         )
 
-    def weigh(self) -> Weigh:
-        return Weigh(self.nodes, self.migrations, self.clock)
+    def weigh(self) -> AssessCheckpoint:
+        return AssessCheckpoint(self.nodes, self.migrations, self.clock)
 
     def act(self, kubernetes: Any = None) -> Act:
         return Act(

@@ -15,8 +15,8 @@ from sluice.core.clusters.observation import Seen
 from sluice.core.lifecycle.record import IntentKind, State, Workload
 from sluice.core.migrations import periodic
 from sluice.core.migrations.losses import Loss
-from sluice.core.migrations.marks import DONE, ORDER
 from sluice.core.migrations.periodic import Observed
+from sluice.core.migrations.pod_annotations import DONE, ORDER
 from sluice.usecases.running.observe import CHECK_MS
 from sluice.usecases.running.periodic import Periodic
 

@@ -155,7 +155,7 @@ def lived(*turns: str) -> list[Workload]:
             case "release":
                 return lifecycle.release(workload, now)
             case "move":
-                return lifecycle.move(workload, "s3://saved", now)
+                return lifecycle.migrate(workload, "s3://saved", now)
         return lifecycle.reclaim(workload, Intent(IntentKind(turn), "X", "why"))
 
     for turn in turns:

@@ -9,7 +9,7 @@ import pytest
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations.checkpointing import Checkpoint, Part
-from sluice.core.migrations.leftovers import OLD_MS, Stored
+from sluice.core.migrations.orphaned_archives import OLD_MS, StoredArchive
 from sluice.usecases.running.remove_leftovers import LOOK_MS, LOOKS, RemoveLeftovers
 
 from tests.fakes import FakeClock, MemoryArchives, MemoryMigrations, MemoryWorkloads
@@ -31,7 +31,7 @@ class Bucket:
     def holds(self, name: str, generation: int = 0, hours: float = 48) -> str:
         uri = f"s3://b/checkpoints/{ID}/{generation}/{name}"
         at = self.clock.now() - int(hours * HOUR_MS)
-        self.archives.bucket.append(Stored(uri, ID, generation, at))
+        self.archives.bucket.append(StoredArchive(uri, ID, generation, at))
         return uri
 
     def names(self, *uris: str, generation: int = 0, hours: float = 48, **fields: Any) -> None:

@@ -25,22 +25,23 @@ from sluice.core.lifecycle.record import (
     PodSet,
     State,
     Workload,
+    is_migrating,
 )
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.transitions import answer, cancel_pending, change_intent, hold, reclaim
 from sluice.core.migrations.cedana import VOID, restoring
-from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, wish
-from sluice.core.migrations.marks import DONE, DRIVER, ORDER, RESTORE_FROM
-from sluice.core.migrations.migration import yield_id
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, request_event
+from sluice.core.migrations.migration import eviction_id
+from sluice.core.migrations.pod_annotations import DONE, DRIVER, ORDER, RESTORE_FROM
 from sluice.core.migrations.restoring import RESTORE
-from sluice.core.migrations.yielding import may_be_saved
+from sluice.core.migrations.victim_checkpoint import may_be_saved
 from sluice.ports import CatalogEdit, StreamRecord
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.migrations.courier import Courier
+from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
+from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
 from sluice.usecases.migrations.interrupt import Interrupt
-from sluice.usecases.migrations.migrate import Migrate, moves
-from sluice.usecases.migrations.weighing import Weigh
+from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.running.act import Act
 from sluice.usecases.running.observe import Observe
 from sluice.usecases.running.periodic import Periodic
@@ -321,11 +322,11 @@ class World:
             self.nodes, self.clock,
         )  # fmt: skip
 
-    def weigh(self, fragile: Any = lambda port: port) -> Weigh:
-        return Weigh(self.nodes, fragile(self.migrations), self.clock)
+    def weigh(self, fragile: Any = lambda port: port) -> AssessCheckpoint:
+        return AssessCheckpoint(self.nodes, fragile(self.migrations), self.clock)
 
-    def courier(self, fragile: Any = lambda port: port) -> Courier:
-        return Courier(
+    def courier(self, fragile: Any = lambda port: port) -> CedanaReconciler:
+        return CedanaReconciler(
             fragile(self.workloads), self.timeline, self.clock, Served(fragile(self.cedana))
         )  # fmt: skip
 
@@ -577,7 +578,7 @@ class World:
         if running:
             now = self.clock.now()
             about = {"workload": self.dice.choice(running).id, "order": f"request-{now}"}
-            self.news.append(wish(CHECKPOINT_REQUESTED, now, about))
+            self.news.append(request_event(CHECKPOINT_REQUESTED, now, about))
 
     def step_of_a_gang(self) -> None:
         """As `step`, but runs are long enough to be saved and lost more than once."""
@@ -638,7 +639,7 @@ class World:
 
     def nudge(self) -> None:
         pressing = self.workloads.rows.values()
-        moving = [w.id for w in pressing if moves(w) or may_be_saved(w)]
+        moving = [w.id for w in pressing if is_migrating(w) or may_be_saved(w)]
         moving += [w.id for w in pressing if self.with_cedana and w.cluster]
         if moving:
             self.commands.send(CLUSTER, moving)
@@ -724,7 +725,7 @@ class World:
             run["outcome"] in COMES_BACK and bool(move and move.saved)
             for w in self.workloads.rows.values()
             for run in w.runs
-            for move in (self.migrations.rows.get(yield_id(w.id, run["generation"])),)
+            for move in (self.migrations.rows.get(eviction_id(w.id, run["generation"])),)
         )
         self.running_seen = max(self.running_seen, len(running))
         self.adopted_seen |= {
@@ -736,7 +737,7 @@ class World:
         for w in self.workloads.rows.values():
             assert w.restore_from in self.saved_seen, f"seed {self.seed}: restored from nothing"
         for w in self.workloads.rows.values():
-            made_room = self.migrations.rows.get(yield_id(w.id, w.generation - 1))
+            made_room = self.migrations.rows.get(eviction_id(w.id, w.generation - 1))
             if w.state is State.PENDING and made_room and made_room.saved:
                 order = f"/yield-{w.generation - 1}/"
                 assert order in w.restore_from, f"seed {self.seed}: what was saved is given away"

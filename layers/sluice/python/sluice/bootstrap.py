@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from sluice.usecases.api import Api
     from sluice.usecases.capacity.provision import Provision
     from sluice.usecases.capacity.steer_pools import SteerPools
+    from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
+    from sluice.usecases.migrations.handle_notices import HandleNotices
     from sluice.usecases.migrations.interrupt import Interrupt
-    from sluice.usecases.migrations.many_notices import ManyNotices
     from sluice.usecases.migrations.migrate import Migrate
-    from sluice.usecases.migrations.weighing import Weigh
     from sluice.usecases.running.act import Act
     from sluice.usecases.running.observe import Observe
     from sluice.usecases.running.periodic import Periodic
@@ -199,10 +199,10 @@ def migrate_with_cedana() -> Migrate:
 
 
 @cache
-def weigh() -> Weigh:
-    from sluice.usecases.migrations.weighing import Weigh
+def weigh() -> AssessCheckpoint:
+    from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
 
-    return Weigh(nodes(), migrations(), clock())
+    return AssessCheckpoint(nodes(), migrations(), clock())
 
 
 @cache
@@ -317,7 +317,7 @@ def relay() -> Relay:
 
 @cache
 def act() -> Act:
-    from sluice.usecases.migrations.courier import Courier
+    from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
     from sluice.usecases.running.act import Act
 
     return Act(
@@ -332,7 +332,7 @@ def act() -> Act:
         offerings(),
         pools(),
         checkpoints(),
-        Courier(workloads(), timeline(), clock(), cedanas()),
+        CedanaReconciler(workloads(), timeline(), clock(), cedanas()),
     )
 
 
@@ -361,10 +361,10 @@ def queues_of_events() -> frozenset[str]:
 
 
 @cache
-def many_notices() -> ManyNotices:
-    from sluice.usecases.migrations.many_notices import ManyNotices
+def handle_notices() -> HandleNotices:
+    from sluice.usecases.migrations.handle_notices import HandleNotices
 
-    return ManyNotices(interrupt())
+    return HandleNotices(interrupt())
 
 
 @cache
@@ -486,7 +486,7 @@ def api() -> Api:
     from sluice.usecases.steering.declare_lost import DeclareLost
     from sluice.usecases.steering.drain import Drain
     from sluice.usecases.steering.ledger_audit import LedgerAudit
-    from sluice.usecases.steering.moves import Moves
+    from sluice.usecases.steering.migrations import MigrationRequests
     from sluice.usecases.steering.steer import Steer
 
     query = Query(
@@ -519,7 +519,7 @@ def api() -> Api:
         apply,
         WhatIf(query),
         Checkup(query),
-        Moves(
+        MigrationRequests(
             query,
             migrations(),
             archives(),

@@ -17,12 +17,12 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
 from sluice.core.lifecycle.record import Change, Workload
-from sluice.core.migrations.cedana import Action
+from sluice.core.migrations.cedana import CedanaAction
 from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.interruption import Notice
-from sluice.core.migrations.leftovers import Stored
 from sluice.core.migrations.losses import Loss
-from sluice.core.migrations.migration import Advance, Migration
+from sluice.core.migrations.migration import Migration, MigrationStep
+from sluice.core.migrations.orphaned_archives import StoredArchive
 from sluice.core.scheduling.past_usage import PastUsage
 
 Document = dict[str, Any]
@@ -481,7 +481,7 @@ class Migrations(Protocol):
 
     def get(self, migration_id: str) -> Migration | None: ...
 
-    def apply(self, steps: Sequence[Advance]) -> list[bool]:
+    def apply(self, steps: Sequence[MigrationStep]) -> list[bool]:
         """Apply each step if the record is in one of its stages. Not atomic together."""
         ...
 
@@ -530,7 +530,7 @@ class Archives(Protocol):
         """Archive and image; what is gone already counts as removed. Raises SluiceError."""
         ...
 
-    def stored(self, ids: str) -> Iterable[Stored]:
+    def stored(self, ids: str) -> Iterable[StoredArchive]:
         """All archives of workloads whose ids begin so. Raises SluiceError."""
         ...
 
@@ -557,7 +557,7 @@ class Cedana(Protocol):
         """Begin to restore what the action `checkpoint` has saved, as a new pod; the action."""
         ...
 
-    def look(self, action: str) -> Action: ...
+    def look(self, action: str) -> CedanaAction: ...
 
     def retire(self, checkpoint: str) -> None:
         """What an action has saved is not needed any more; what is gone counts as retired."""

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.core.clusters.cluster_spec import read
 from sluice.core.config.document import Fields
-from sluice.core.migrations.cedana import Action, Progress
+from sluice.core.migrations.cedana import ActionProgress, CedanaAction
 from sluice.errors import CedanaError, CedanaRefused, NotConfigured
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FRESH_MS: Final = 300_000
 """How long a token is used before the secret is read again: it may have been rotated."""
 OK, BAD, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY, BROKEN = 200, 400, 401, 403, 404, 429, 500
 PASSING: Final = (UNAUTHORIZED, FORBIDDEN, TOO_MANY)
-PROGRESS: Final = {"ready": Progress.READY, "error": Progress.FAILED}
+PROGRESS: Final = {"ready": ActionProgress.READY, "error": ActionProgress.FAILED}
 _ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z-]{7,63}", re.ASCII)
 
 
@@ -61,12 +61,12 @@ class CedanaService:
         asked = {"action_id": checkpoint, "cluster_id": self.cluster_id, "reason": "manual"}
         return _action(self._done("POST", "/v2/restore/pod", asked))
 
-    def look(self, action: str) -> Action:
+    def look(self, action: str) -> CedanaAction:
         found = _json(self._done("GET", f"/v2/checkpoint/status/{action}"))
         if not isinstance(found, dict) or "status" not in found:
             raise CedanaError(f"Cedana's status of {action} cannot be read: {found!s:.200}")
-        progress = PROGRESS.get(str(found["status"]), Progress.UNDER_WAY)
-        return Action(progress, str(found.get("details") or ""))
+        progress = PROGRESS.get(str(found["status"]), ActionProgress.UNDER_WAY)
+        return CedanaAction(progress, str(found.get("details") or ""))
 
     def retire(self, checkpoint: str) -> None:
         """By the id of the checkpoint, which only the list of actions tells."""

@@ -15,7 +15,7 @@ import urllib3
 from botocore.exceptions import ClientError
 
 from sluice.core.migrations import cedana
-from sluice.core.migrations.leftovers import Stored
+from sluice.core.migrations.orphaned_archives import StoredArchive
 from sluice.errors import SluiceError
 from sluice.ports import Archive
 
@@ -70,7 +70,7 @@ class CheckpointArchives:
         for piece in checkpoint.pieces:
             self._remove(piece)
 
-    def stored(self, ids: str) -> Iterator[Stored]:
+    def stored(self, ids: str) -> Iterator[StoredArchive]:
         bucket, prefix = _place(self.address)
         pages = self.s3.get_paginator("list_objects_v2")
         try:
@@ -80,7 +80,7 @@ class CheckpointArchives:
                     if found:
                         uri = f"s3://{bucket}/{entry['Key']}"
                         at = int(entry["LastModified"].timestamp() * 1000)
-                        yield Stored(uri, found["workload"], int(found["generation"]), at)
+                        yield StoredArchive(uri, found["workload"], int(found["generation"]), at)
         except ClientError as error:
             raise SluiceError(f"{self.address} cannot be listed: {error}") from error
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.migration_items import plain, to_migration, to_record
-from sluice.core.migrations.checkpointing import Catalogue, Checkpoint, checkpoint_of
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, checkpoint_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from sluice.core.migrations.interruption import Notice
-    from sluice.core.migrations.migration import Advance, Migration
+    from sluice.core.migrations.migration import Migration, MigrationStep
 
 ATTEMPTS = 5
 
@@ -38,7 +38,7 @@ class DynamoDBMigrations:
         item = self._get(migration_id)
         return to_migration(from_item(item)) if item else None
 
-    def apply(self, steps: Sequence[Advance]) -> list[bool]:
+    def apply(self, steps: Sequence[MigrationStep]) -> list[bool]:
         return [self._apply(step) for step in steps]
 
     def checkpoints(self, workload_id: str) -> list[Checkpoint]:
@@ -59,7 +59,9 @@ class DynamoDBMigrations:
     def forget(self, workload_id: str, checkpoints: Sequence[Checkpoint]) -> None:
         self._edit(workload_id, lambda old: old.forget(checkpoints))
 
-    def _edit(self, workload_id: str, change: Callable[[Catalogue], Catalogue]) -> None:
+    def _edit(
+        self, workload_id: str, change: Callable[[CheckpointEntries], CheckpointEntries]
+    ) -> None:
         """Read, change, and write back if nobody else did; a lost race is read again."""
         for _ in range(ATTEMPTS):
             old, version = self._catalogue(workload_id)
@@ -67,15 +69,15 @@ class DynamoDBMigrations:
             if new == old or self._replace(workload_id, new, version):
                 return
 
-    def _catalogue(self, workload_id: str) -> tuple[Catalogue, int]:
+    def _catalogue(self, workload_id: str) -> tuple[CheckpointEntries, int]:
         row = from_item(self._get(catalogue_key(workload_id)) or {})
         kept, dropped = (
             tuple(checkpoint_of(workload_id, entry) for entry in row.get(name, ()))
             for name in ("entries", "dropped")
         )
-        return Catalogue(kept, dropped), int(row.get("version", 0))
+        return CheckpointEntries(kept, dropped), int(row.get("version", 0))
 
-    def _replace(self, workload_id: str, catalogue: Catalogue, version: int) -> bool:
+    def _replace(self, workload_id: str, catalogue: CheckpointEntries, version: int) -> bool:
         row = {
             "id": catalogue_key(workload_id),
             "entries": [each.row() for each in catalogue.kept],
@@ -114,7 +116,7 @@ class DynamoDBMigrations:
             return dict(existing)
         return None
 
-    def _apply(self, step: Advance) -> bool:
+    def _apply(self, step: MigrationStep) -> bool:
         names = {f"#{name}": name for name in step.set} | {"#stage": "stage"}
         values = {f":{name}": plain(name, value) for name, value in step.set.items()}
         stages = {f":in{place}": stage.value for place, stage in enumerate(step.stages)}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.migrations.checkpointing import Action
-from sluice.core.migrations.migration import Migration, Saved, Stage
+from sluice.core.migrations.checkpointing import CheckpointAction
+from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
 from sluice.core.values.rows import known
 
 FIELDS = Migration.__slots__
@@ -32,10 +32,11 @@ def to_migration(record: Mapping[str, Any]) -> Migration:
     values = {name: record[name] for name in FIELDS if name in record}
     values["stage"] = Stage(values["stage"])
     values["driver"] = CheckpointMode(values["driver"])
-    values["action"] = Action(values["action"])
+    values["action"] = CheckpointAction(values["action"])
     values["pods"] = tuple(values.get("pods", ()))
     for name in ("saved", "first"):
         values[name] = {
-            pod: Saved(**known(Saved, row)) for pod, row in values.get(name, {}).items()
+            pod: PodCheckpoint(**known(PodCheckpoint, row))
+            for pod, row in values.get(name, {}).items()
         }
     return Migration(**values)

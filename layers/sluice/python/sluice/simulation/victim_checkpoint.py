@@ -1,6 +1,7 @@
 """What an eviction leaves of a job's work, and how long its victim is saved before it goes.
 
-As `usecases.migrations.yielding` decides it of pods; every machine can dump what may be dumped.
+The same decision as `usecases.migrations.evict_with_checkpoint` makes of pods; every machine is
+taken to have CRIU.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations.checkpointing import (
     DUMPING,
     MARGIN_MS,
-    Action,
     Bandwidth,
     Capability,
+    CheckpointAction,
+    checkpoint_mode,
     fit,
-    mode,
-    select,
+    select_driver,
     size_of,
 )
 
@@ -37,13 +38,13 @@ class CheckpointedWork:
 
 def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> CheckpointedWork:
     """`within_ms` is how long its root's policy waits for a dump."""
-    asked = mode(record.options)
+    asked = checkpoint_mode(record.options)
     if asked is CheckpointMode.NONE:
         return CheckpointedWork(0, 0)
     if asked not in DUMPING:
         return CheckpointedWork(0, ran_ms)  # it saves itself within its grace
     gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in record.pod_sets)
-    driver = select(asked, EVERYWHERE, containers=1, gpus=gpus).driver
+    driver = select_driver(asked, EVERYWHERE, containers=1, gpus=gpus).driver
     weighed = fit(
         driver,
         size=size_of([], record.pod_sets, 1),
@@ -51,7 +52,7 @@ def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> CheckpointedWo
         grace_ms=0,
         bandwidth=Bandwidth(),
     )
-    if within_ms and weighed.action is Action.DUMP:
+    if within_ms and weighed.action is CheckpointAction.DUMP:
         return CheckpointedWork(weighed.needs_ms, ran_ms)
     interval_ms = 1000 * int((record.options.get("checkpoint") or {}).get("interval_seconds", 0))
     return CheckpointedWork(0, ran_ms - ran_ms % interval_ms if interval_ms else 0)

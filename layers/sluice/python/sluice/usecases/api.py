@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sluice.usecases.steering.declare_lost import DeclareLost
     from sluice.usecases.steering.drain import Drain
     from sluice.usecases.steering.ledger_audit import LedgerAudit
-    from sluice.usecases.steering.moves import Moves
+    from sluice.usecases.steering.migrations import MigrationRequests
     from sluice.usecases.steering.steer import Steer
 
 MAX_SELECTOR = 20
@@ -89,7 +89,7 @@ class Api:
     apply: Apply
     whatif: WhatIf
     checkup: Checkup
-    moves: Moves
+    moves: MigrationRequests
     answer: Answer
     declare_lost: DeclareLost
     drain: Drain

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounting.costs import Bill
 from sluice.core.accounting.recovery import interruptions, recovery, undone
-from sluice.core.accounting.stretches import Kind, stretches
+from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.lifecycle.reservations import total
@@ -136,7 +136,7 @@ def hardware(
         labels |= (flavors.get(flavor, {}).get("spec") or {}).get("nodeLabels") or {}
     used = [nodes[name] for name in workload.result.get("nodes", ()) if name in nodes]
     bill = Bill()
-    for stretch in stretches(workload, now):
+    for stretch in usage_intervals(workload, now):
         if stretch.run:
             bill.add(stretch, workload)
     view: Json = {
@@ -154,13 +154,15 @@ def hardware(
 
 def time_view(workload: Workload, now: int) -> Json:
     """Where the time from its submission to its end, or to now, went; parts add up to `seconds`."""
-    parts: dict[Kind, int] = {}
-    for stretch in stretches(workload, now):
+    parts: dict[IntervalKind, int] = {}
+    for stretch in usage_intervals(workload, now):
         parts[stretch.kind] = parts.get(stretch.kind, 0) + stretch.ms
     return {
         "seconds": sum(parts.values()) / 1_000,
         "parts": [
-            {"what": kind.value, "seconds": parts[kind] / 1_000} for kind in Kind if kind in parts
+            {"what": kind.value, "seconds": parts[kind] / 1_000}
+            for kind in IntervalKind
+            if kind in parts
         ],
     }
 

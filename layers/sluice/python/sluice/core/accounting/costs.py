@@ -11,10 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sluice.core.accounting.stretches import Kind, Stretch, loss_untold
+from sluice.core.accounting.usage_intervals import IntervalKind, UsageInterval, loss_is_unknown
 from sluice.core.lifecycle.record import Workload
 
-PARTS: Final = (Kind.USEFUL, Kind.FAILED, Kind.REDONE, Kind.STARTING)
+PARTS: Final = (
+    IntervalKind.USEFUL,
+    IntervalKind.FAILED,
+    IntervalKind.REDONE,
+    IntervalKind.STARTING,
+)
 """Disjoint, and together all of the time that runs had machines."""
 _NANO: Final = 1_000_000_000
 _HOUR_MS: Final = 3_600_000
@@ -43,7 +48,9 @@ class Amount:
 class Bill:
     """The account of a group of runs."""
 
-    parts: dict[Kind, Amount] = field(default_factory=lambda: {kind: Amount() for kind in PARTS})
+    parts: dict[IntervalKind, Amount] = field(
+        default_factory=lambda: {kind: Amount() for kind in PARTS}
+    )
     unpriced: Amount = field(default_factory=Amount)
     """What of the parts has no price, because nobody knew one; their `money` is without it."""
     saved: int = 0
@@ -68,10 +75,10 @@ class Bill:
     def saved_usd(self) -> float:
         return self.saved / _NANO / _HOUR_MS
 
-    def add(self, stretch: Stretch, workload: Workload) -> None:
+    def add(self, stretch: UsageInterval, workload: Workload) -> None:
         """Counts a stretch in which a run had machines."""
         run, requests = stretch.run, requested(workload, stretch.run)
-        kind = Kind.STARTING if stretch.kind is Kind.MOVING else stretch.kind
+        kind = IntervalKind.STARTING if stretch.kind is IntervalKind.MIGRATING else stretch.kind
         paid, full = _per_hour(run, "usd_per_hour"), _per_hour(run, "on_demand_usd_per_hour")
         self.parts[kind].add(stretch.ms, requests, paid or 0)
         if paid is None:
@@ -83,7 +90,7 @@ class Bill:
         self.workloads.add(workload.id)
         key = workload.id, run["generation"]
         self.runs.add(key)
-        if loss_untold(workload, run):
+        if loss_is_unknown(workload, run):
             self.losses_untold.add(key)
 
 

@@ -17,11 +17,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 from sluice.core.lifecycle.record import IntentKind, Workload
-from sluice.core.migrations.interruption import Kind
+from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.restoring import RESTORE
 
 HOUR_MS: Final = 3_600_000
-_NO_LOSS: Final = frozenset({RESTORE, Kind.REQUEST.value})
+_NO_LOSS: Final = frozenset({RESTORE, NoticeKind.REQUEST.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Recovery:
     lost_ms: int
     """Work that had to be done again."""
     untold: int
-    """Moves of which only the application knows how much was lost."""
+    """MigrationRequests of which only the application knows how much was lost."""
     standstill_ms: int
     saved_usd: float | None
     """What the interrupted runs would have cost more on demand."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sluice.core.clusters.quarantine import CAPACITY_TYPE, Ban, in_force
 from sluice.core.config.model import ClusterQueue, Cohort, ResourceFlavor
 from sluice.core.lifecycle.job_status import running_pod
-from sluice.core.lifecycle.record import Workload, moves
+from sluice.core.lifecycle.record import Workload, is_migrating
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.values.quantity import format_quantity, parse_quantity
 from sluice.core.values.reasons import Reason
@@ -168,7 +168,7 @@ def plan(seen: Seen) -> list[PoolPlan]:
     used, wanted = _reserved(seen), _admissible(seen)
     offered = sorted(name for name in seen.flavors if not seen.offered or name in seen.offered)
     crowded = _crowded(seen)
-    recovering = sum(moves(w) for w in seen.workloads) >= MASS_RECOVERY
+    recovering = sum(is_migrating(w) for w in seen.workloads) >= MASS_RECOVERY
     bans = {ban.offering.pool: ban for ban in in_force(seen.bans, seen.now) if ban.offering.pool}
     made = []
     for pool in sorted(seen.pools, key=lambda each: each.name):
@@ -279,7 +279,7 @@ def _reserved(seen: Seen) -> dict[str, int]:
         if workload.reservation is None:
             continue
         requests = {s.name: s.requests for s in workload.pod_sets}
-        times = 2 if moves(workload) else 1
+        times = 2 if is_migrating(workload) else 1
         for assigned in workload.reservation.pod_sets:
             amount = size(requests[assigned.name]) * assigned.count * times
             for flavor in set(assigned.flavors.values()):

@@ -17,7 +17,7 @@ from sluice.core.clusters.placement import (
     place,
 )
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.migrations.checkpointing import mode
+from sluice.core.migrations.checkpointing import checkpoint_mode
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _view(
 
 
 def needs_cedana(workload: Workload) -> bool:
-    return mode(workload.options) is CheckpointMode.CEDANA
+    return checkpoint_mode(workload.options) is CheckpointMode.CEDANA
 
 
 def checkpoint_places(workload: Workload) -> frozenset[str]:

@@ -10,14 +10,14 @@ from sluice.core.accounting import machines
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
-from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, moves
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, is_migrating
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
 from sluice.core.migrations.cedana import is_entrusted
-from sluice.core.migrations.checkpointing import DUMPING, mode
-from sluice.core.migrations.compatibility import cpu_of
+from sluice.core.migrations.checkpointing import DUMPING, checkpoint_mode
+from sluice.core.migrations.cpu_compatibility import cpu_of
 from sluice.core.migrations.gangs import waits_for_part
 from sluice.core.migrations.interruption import epoch_ms
-from sluice.core.migrations.marks import LEAVING, marks_on
+from sluice.core.migrations.pod_annotations import LEAVING, annotations_of
 from sluice.core.migrations.restoring import why_not_restored
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.quantity import parse_quantity
@@ -103,7 +103,7 @@ class Seen:
             if (node := pod["spec"].get("nodeName")) and node not in self.counted:
                 self.strange.add(node)
         for who, belongs in (
-            (self.leaving, LEAVING in marks_on(pod)),
+            (self.leaving, LEAVING in annotations_of(pod)),
             (self.gated, waits_for_part(pod)),
             (self.entrusted, is_entrusted(pod)),
         ):
@@ -251,7 +251,10 @@ def begun_anew(workload: Workload, pods: Sequence[Document]) -> bool:
 
     A pod that was retried after a failure is no such pod: it would only fail again.
     """
-    if mode(workload.options) not in DUMPING or workload.checkpoint_at <= workload.started_at:
+    if (
+        checkpoint_mode(workload.options) not in DUMPING
+        or workload.checkpoint_at <= workload.started_at
+    ):
         return False
     if any(job_status.failed_by_itself(pod) for pod in pods):
         return False
@@ -313,7 +316,9 @@ def unfinished_business(records: Iterable[Workload], seen: Seen, now: int) -> li
             late.append(workload.id)
         elif workload.state is State.RECLAIMING:
             deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
-            if moves(workload) or not (workload.gone or (deleting and not _left_behind(seen, key))):
+            if is_migrating(workload) or not (
+                workload.gone or (deleting and not _left_behind(seen, key))
+            ):
                 late.append(workload.id)
         elif _dispatch_is_late(workload, job, now - LATE_DISPATCH_MS) and key not in seen.reminded:
             seen.reminded.add(key)

@@ -13,8 +13,8 @@ from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.options import CheckpointMode, FailureAction
 from sluice.core.migrations import cedana, gangs
-from sluice.core.migrations import marks as known_marks
-from sluice.core.migrations.compatibility import node_labels
+from sluice.core.migrations import pod_annotations as known_marks
+from sluice.core.migrations.cpu_compatibility import node_labels
 from sluice.core.values.identity import job_name, volume_name
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Run:
     `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
     alternatives for required node affinity, such as those that avoid quarantined offerings.
     `checkpoints` is the address (`s3://BUCKET/PREFIX/`) below which node agents store them; `cpu`
-    is what its checkpoint can be restored on (core.migrations.compatibility).
+    is what its checkpoint can be restored on (core.migrations.cpu_compatibility).
     """
 
     id: str

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sluice.core.config.pod_requests import pod_requests
 from sluice.core.intake.rendering import Placement
 from sluice.core.lifecycle.stuck_pods import stuck
-from sluice.core.migrations.compatibility import node_labels
+from sluice.core.migrations.cpu_compatibility import node_labels
 
 Document = dict[str, Any]
 
@@ -32,7 +32,7 @@ def placeholder(
 
     It has less priority than anything and is deleted when its successor is started. `instead` is
     where the successor will run if that is another kind of node; `cpu` what its processes need to
-    go on (core.migrations.compatibility), if they are saved.
+    go on (core.migrations.cpu_compatibility), if they are saved.
     """
     spec = pod["spec"]
     requests = pod_requests(spec, [], "")

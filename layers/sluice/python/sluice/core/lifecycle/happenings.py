@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.core.lifecycle import checks
-from sluice.core.lifecycle.record import ON_CLUSTER, TERMINAL, IntentKind, State, Workload, moves
+from sluice.core.lifecycle.record import (
+    ON_CLUSTER,
+    TERMINAL,
+    IntentKind,
+    State,
+    Workload,
+    is_migrating,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,7 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
         yield Happening(now, at, "Hindered", now.reason["message"], {"reason": now.reason["code"]})
     yield from _of_checks(before, now, at)
     yield from _of_waits(before, now)
-    if now.gone and not (before is not None and before.gone) and not moves(now):
+    if now.gone and not (before is not None and before.gone) and not is_migrating(now):
         # The record of a move tells the same as SourceFenced, and to the millisecond.
         yield Happening(now, at, "Stopped", "nothing of it runs any more")
     if before is not None and before.reservation and not now.reservation:

@@ -196,7 +196,7 @@ class Change:
     append: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def moves(workload: Workload) -> bool:
+def is_migrating(workload: Workload) -> bool:
     """Whether it leaves its machine, and takes its quota along."""
     intent = workload.intent
     leaves = workload.state is State.RECLAIMING and intent is not None
@@ -208,7 +208,7 @@ def awaits_release(workload: Workload) -> bool:
     if workload.reservation is None:
         return False
     if workload.state is State.RECLAIMING:
-        return workload.gone and not moves(workload)
+        return workload.gone and not is_migrating(workload)
     return workload.state in TERMINAL
 
 

@@ -245,7 +245,7 @@ def release(workload: Workload, now: int) -> Change:
     return Change(workload, guard, back, (*taken, *times), ended)
 
 
-def move(
+def migrate(
     workload: Workload,
     restore_from: str,
     now: int,

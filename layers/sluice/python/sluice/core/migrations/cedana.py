@@ -18,8 +18,15 @@ from typing import Any, Final, TypeVar
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State, Workload
-from sluice.core.migrations.checkpointing import mode
-from sluice.core.migrations.marks import DONE, DRIVER, LEAVING, ORDER, answer, marks_on
+from sluice.core.migrations.checkpointing import checkpoint_mode
+from sluice.core.migrations.pod_annotations import (
+    DONE,
+    DRIVER,
+    LEAVING,
+    ORDER,
+    annotations_of,
+    ordered_result,
+)
 
 Document = Mapping[str, Any]
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
@@ -40,7 +47,7 @@ TELL_MS: Final = 120_000
 """After which time somebody should know that a restore is waited for."""
 
 
-class Progress(StrEnum):
+class ActionProgress(StrEnum):
     """What Cedana says of an action."""
 
     UNDER_WAY = "under way"
@@ -49,8 +56,8 @@ class Progress(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    progress: Progress
+class CedanaAction:
+    progress: ActionProgress
     details: str = ""
 
 
@@ -97,7 +104,7 @@ def is_kept(source: str) -> bool:
 
 
 def is_saved_by_cedana(workload: Workload) -> bool:
-    return mode(workload.options) is CheckpointMode.CEDANA
+    return checkpoint_mode(workload.options) is CheckpointMode.CEDANA
 
 
 def is_entrusted(pod: Document) -> bool:
@@ -109,15 +116,15 @@ def is_entrusted(pod: Document) -> bool:
 
 def awaits_answer(pod: Document) -> bool:
     """Whether it runs and bears an order for Cedana that nobody has answered."""
-    marks, running = marks_on(pod), (pod.get("status") or {}).get("phase") == "Running"
+    marks, running = annotations_of(pod), (pod.get("status") or {}).get("phase") == "Running"
     ordered = bool(marks.get(ORDER)) and marks.get(DRIVER) == CheckpointMode.CEDANA
-    return running and ordered and answer(pod) is None
+    return running and ordered and ordered_result(pod) is None
 
 
 def saving(pod: Document) -> Saving | None:
     """What was asked for the order that the pod bears."""
     found = _read(pod, SAVING)
-    if found is None or found.get("order") != marks_on(pod).get(ORDER):
+    if found is None or found.get("order") != annotations_of(pod).get(ORDER):
         return None
     return Saving(**found)
 
@@ -127,7 +134,7 @@ def restoring(stand_in: Document) -> Restoring:
 
 
 def _read(pod: Document, mark: str) -> dict[str, Any] | None:
-    found = json.loads(marks_on(pod).get(mark, "null"))
+    found = json.loads(annotations_of(pod).get(mark, "null"))
     return dict(found) if found else None
 
 
@@ -135,20 +142,20 @@ def written(mark: Saving | Restoring) -> str:
     return json.dumps({name: value for name, value in asdict(mark).items() if value})
 
 
-def answered(asked: Saving, cluster: str, action: Action, now: int) -> str | None:
+def answered(asked: Saving, cluster: str, action: CedanaAction, now: int) -> str | None:
     """The answer to an order, as agents give it; None while there is none.
 
     The state that was saved is not older than the request.
     """
     error = ""
-    if action.progress is Progress.FAILED:
+    if action.progress is ActionProgress.FAILED:
         error = f"Cedana could not save it: {action.details or 'no details'}"
-    elif action.progress is Progress.UNDER_WAY and now - asked.at > GIVE_UP_MS:
+    elif action.progress is ActionProgress.UNDER_WAY and now - asked.at > GIVE_UP_MS:
         error = f"Cedana has not saved it within {GIVE_UP_MS // 1000} s"
     told: dict[str, Any] = {"order": asked.order, "at": asked.at}
     if error:
         return json.dumps(told | {"error": error})
-    if action.progress is Progress.UNDER_WAY:
+    if action.progress is ActionProgress.UNDER_WAY:
         return None
     seconds = round((now - asked.at) / 1000, 3)
     return json.dumps(told | {"uri": uri(cluster, asked.action), "seconds": seconds})
@@ -193,7 +200,9 @@ def taken_over(pod: Document, stand_in: Document) -> dict[str, Any]:
     """
     labels = dict(stand_in["metadata"]["labels"])
     kept = {
-        name: text for name, text in marks_on(stand_in).items() if name not in (RESTORING, VOID)
+        name: text
+        for name, text in annotations_of(stand_in).items()
+        if name not in (RESTORING, VOID)
     }
     stale = dict.fromkeys((ORDER, DONE, LEAVING, SAVING))
     return {

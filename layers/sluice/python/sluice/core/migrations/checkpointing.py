@@ -28,7 +28,7 @@ KEPT: Final = 3
 """Checkpoints of a workload that stay listed, unless it asks for another number."""
 
 
-class Action(StrEnum):
+class CheckpointAction(StrEnum):
     """What is done for the work on a machine that goes away."""
 
     DUMP = "dump"
@@ -68,7 +68,7 @@ class Part:
     node: str = ""
     image: str = ""
     cpu: str = ""
-    """Which machines its processes can go on at (core.migrations.compatibility)."""
+    """Which machines its processes can go on at (core.migrations.cpu_compatibility)."""
 
     @property
     def source(self) -> str:
@@ -188,13 +188,13 @@ def _worth(checkpoint: Checkpoint) -> tuple[bool, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class CheckpointEntries:
     """The checkpoints of one workload: listed ones, and those whose archives are to be removed."""
 
     kept: tuple[Checkpoint, ...] = ()
     dropped: tuple[Checkpoint, ...] = ()
 
-    def keep(self, checkpoint: Checkpoint, retain: int, pinned: str) -> Catalogue:
+    def keep(self, checkpoint: Checkpoint, retain: int, pinned: str) -> CheckpointEntries:
         if any(each.uri == checkpoint.uri for each in self.dropped):
             return self  # a late report of one that has left already
         known = {each.uri: each for each in self.kept}
@@ -203,21 +203,21 @@ class Catalogue:
         known[checkpoint.uri] = checkpoint
         kept = tuple(retained(known.values(), retain, pinned))
         left = [each for uri, each in known.items() if uri not in {one.uri for one in kept}]
-        return Catalogue(kept, (*self.dropped, *left))
+        return CheckpointEntries(kept, (*self.dropped, *left))
 
-    def fail(self, source: str, generation: int, why: str) -> Catalogue:
+    def fail(self, source: str, generation: int, why: str) -> CheckpointEntries:
         """A run could not start from it; told again, it changes nothing."""
         return replace(self, kept=tuple(_failed(c, source, generation, why) for c in self.kept))
 
-    def drop(self) -> Catalogue:
+    def drop(self) -> CheckpointEntries:
         """All archives are to go; the lines stay, for the lineage."""
         going = [each for each in self.kept if not each.removed]
         lines = tuple(replace(each, removed=True) for each in self.kept)
-        return Catalogue(lines, (*self.dropped, *going))
+        return CheckpointEntries(lines, (*self.dropped, *going))
 
-    def forget(self, removed: Iterable[Checkpoint]) -> Catalogue:
+    def forget(self, removed: Iterable[Checkpoint]) -> CheckpointEntries:
         places = {each.uri for each in removed}
-        return Catalogue(self.kept, tuple(e for e in self.dropped if e.uri not in places))
+        return CheckpointEntries(self.kept, tuple(e for e in self.dropped if e.uri not in places))
 
 
 def _failed(checkpoint: Checkpoint, source: str, generation: int, why: str) -> Checkpoint:
@@ -226,7 +226,7 @@ def _failed(checkpoint: Checkpoint, source: str, generation: int, why: str) -> C
     return replace(checkpoint, failed=(*checkpoint.failed, generation), failure=why)
 
 
-def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:
+def observed_bandwidth(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwidth:
     """The bandwidth that past dumps showed, as one number for disk and network together."""
     rates = [c.heaviest / c.took_ms * 1000 for c in checkpoints if c.size and c.took_ms]
     if not rates:
@@ -235,10 +235,10 @@ def observed(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) -> Bandwid
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class CheckpointFit:
     """The decision at T+0 with its numbers; milliseconds and bytes."""
 
-    action: Action
+    action: CheckpointAction
     needs_ms: int
     has_ms: int
     size: int
@@ -250,26 +250,26 @@ class Fit:
 
 def fit(
     driver: CheckpointMode, *, size: int, left_ms: int, grace_ms: int, bandwidth: Bandwidth
-) -> Fit:
+) -> CheckpointFit:
     """Dump, signal or let go, from the bytes to save and the time that is left."""
     if driver is CheckpointMode.NONE:
         why = "it keeps no checkpoints: it starts from the beginning"
-        return Fit(Action.LET_GO, 0, max(0, left_ms), size, why)
+        return CheckpointFit(CheckpointAction.LET_GO, 0, max(0, left_ms), size, why)
     if left_ms <= 0:
         source = "its last checkpoint" if driver in DUMPING else "what it saved itself"
         why = f"no time is left: it goes on from {source}, if any"
-        return Fit(Action.LET_GO, 0, 0, size, why)
+        return CheckpointFit(CheckpointAction.LET_GO, 0, 0, size, why)
     if driver is CheckpointMode.APPLICATION:
         asked = f"has {_s(left_ms)}, may take {_s(grace_ms)}: signal"
-        return Fit(Action.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)
+        return CheckpointFit(CheckpointAction.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)
     needs, has = bandwidth.needs_ms(size), max(0, left_ms - MARGIN_MS)
-    action = Action.DUMP if needs <= has else Action.SIGNAL
-    return Fit(action, needs, has, size, f"{needs_and_has(needs, has)}: {action}")
+    action = CheckpointAction.DUMP if needs <= has else CheckpointAction.SIGNAL
+    return CheckpointFit(action, needs, has, size, f"{needs_and_has(needs, has)}: {action}")
 
 
-def fits_twice(fit: Fit) -> bool:
+def fits_twice(fit: CheckpointFit) -> bool:
     """Whether a dump at once leaves time for another one at the end."""
-    return fit.action is Action.DUMP and 2 * fit.needs_ms + LEAD_MS <= fit.has_ms
+    return fit.action is CheckpointAction.DUMP and 2 * fit.needs_ms + LEAD_MS <= fit.has_ms
 
 
 def needs_and_has(needs_ms: int, has_ms: int) -> str:
@@ -301,7 +301,7 @@ def capability(node: Mapping[str, Any]) -> Capability:
     return Capability(kubelet=program.startswith("criu"), reason=reason)
 
 
-def select(
+def select_driver(
     asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int, gang: str = ""
 ) -> Selection:
     """The driver that can serve, with the reason where it is not the one asked for.
@@ -350,5 +350,5 @@ def grace_ms(options: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> i
     return int(max(longest, asked) * 1000)
 
 
-def mode(options: Mapping[str, Any]) -> CheckpointMode:
+def checkpoint_mode(options: Mapping[str, Any]) -> CheckpointMode:
     return CheckpointMode((options.get("checkpoint") or {}).get("mode", CheckpointMode.NONE.value))

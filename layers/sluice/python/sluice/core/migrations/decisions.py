@@ -9,15 +9,16 @@ from enum import StrEnum
 from sluice.core.migrations.checkpointing import (
     FREEZE_MS,
     LEAD_MS,
-    Action,
     Checkpoint,
+    CheckpointAction,
     needs_and_has,
 )
 from sluice.core.migrations.interruption import STAYS
+from sluice.core.migrations.lasting_failures import lasting_cause
 from sluice.core.migrations.migration import (
-    Advance,
     Migration,
-    Saved,
+    MigrationStep,
+    PodCheckpoint,
     Stage,
     dump_failed,
     dumped,
@@ -28,10 +29,9 @@ from sluice.core.migrations.migration import (
     last_ordered,
     replaced,
 )
-from sluice.core.migrations.refusals import lasting
 
 
-class Step(StrEnum):
+class SourceStep(StrEnum):
     """What the source needs next."""
 
     WAIT = "wait"
@@ -39,20 +39,20 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SourceView:
     """What the cluster shows of a move: pod → its checkpoint, or why there is none.
 
     Both by the order that the move has given last. `pods`: those that may still execute anything.
     """
 
-    saved: Mapping[str, Saved] = field(default_factory=dict)
+    saved: Mapping[str, PodCheckpoint] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     pods: frozenset[str] = frozenset()
     replacement_ready: bool = False
     still_running: bool = True
 
 
-def progress(migration: Migration, view: View, now: int) -> list[Advance]:
+def progress(migration: Migration, view: SourceView, now: int) -> list[MigrationStep]:
     """What has been seen and is not yet recorded, and what follows from it."""
     found = []
     if view.replacement_ready and not migration.replacement_at:
@@ -66,7 +66,7 @@ def progress(migration: Migration, view: View, now: int) -> list[Advance]:
     return found
 
 
-def _answered(migration: Migration, view: View, now: int) -> Advance | None:
+def _answered(migration: Migration, view: SourceView, now: int) -> MigrationStep | None:
     """What became of the dump that is under way; None while it is not known."""
     if migration.pods and all(pod in view.saved for pod in migration.pods):
         saved = {pod: view.saved[pod] for pod in migration.pods}
@@ -77,13 +77,13 @@ def _answered(migration: Migration, view: View, now: int) -> Advance | None:
         return None
     if migration.first:
         return last_failed(migration, why, now)
-    if not migration.last_at and (meaning := lasting(why)):
+    if not migration.last_at and (meaning := lasting_cause(why)):
         return dump_failed(migration, f"{why}; it is not dumped again: {meaning}", now)
     tried = migration.last_at or now >= migration.give_up_at
     return (dump_failed if tried else first_failed)(migration, why, now)
 
 
-def once_more(migration: Migration, now: int) -> Advance | None:
+def once_more(migration: Migration, now: int) -> MigrationStep | None:
     """Whether who was saved, or could not be, is saved again now; None while it works on.
 
     When its replacement is ready, or when no more time is left than another dump needs. If that
@@ -109,7 +109,7 @@ def once_more(migration: Migration, now: int) -> Advance | None:
     return dump_failed(migration, f"{why}: it is not dumped again", now)
 
 
-def _why_not_dumped(migration: Migration, view: View, now: int) -> str:
+def _why_not_dumped(migration: Migration, view: SourceView, now: int) -> str:
     """Why nobody waits for the rest of the dumps any more; empty while they may still come.
 
     Of a gang one failure decides: the others' dumps are worth nothing without it.
@@ -127,7 +127,7 @@ def _why_not_dumped(migration: Migration, view: View, now: int) -> str:
     return f"the dump was not complete in time{late}"
 
 
-def next_step(migration: Migration, view: View, now: int) -> Step:
+def next_step(migration: Migration, view: SourceView, now: int) -> SourceStep:
     """Whether the source may still run.
 
     One that is saved for the last time stops at once, since what it does afterwards is lost or done
@@ -135,11 +135,15 @@ def next_step(migration: Migration, view: View, now: int) -> Step:
     that is left.
     """
     if migration.stopping_at or not view.still_running or now >= migration.give_up_at:
-        return Step.STOP
-    if migration.action is Action.DUMP:
-        return Step.STOP if migration.stage is Stage.DUMPED else Step.WAIT
+        return SourceStep.STOP
+    if migration.action is CheckpointAction.DUMP:
+        return SourceStep.STOP if migration.stage is Stage.DUMPED else SourceStep.WAIT
     stays = migration.kind in STAYS  # no machine goes away, so nothing is bought for it
-    return Step.STOP if stays or migration.replacement_at or view.replacement_ready else Step.WAIT
+    return (
+        SourceStep.STOP
+        if stays or migration.replacement_at or view.replacement_ready
+        else SourceStep.WAIT
+    )
 
 
 def restore_source(migration: Migration | None, made: Checkpoint | None, last: str) -> str:

@@ -15,7 +15,7 @@ BLOCK_LEAD_MS: Final = 30 * 60_000
 """Instances of a Capacity Block start to end half an hour before its `end-date`."""
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """Why an instance goes away; the value is part of what identifies a notice."""
 
     SPOT = "spot"
@@ -27,22 +27,22 @@ class Kind(StrEnum):
     TERMINATED = "terminated"
     HOOK = "hook"
     REQUEST = "request"
-    YIELD = "yield"
+    EVICTION = "yield"
 
 
 # Kinds after which nothing on the instance can be saved; TERMINATED also proves that nothing runs.
-LOSSES: Final = frozenset({Kind.STOPPING, Kind.TERMINATED})
+LOSSES: Final = frozenset({NoticeKind.STOPPING, NoticeKind.TERMINATED})
 # Kinds that warn without a need to leave: an extra checkpoint is all that they cause.
-ADVICE: Final = frozenset({Kind.REBALANCE, Kind.MAINTENANCE})
+ADVICE: Final = frozenset({NoticeKind.REBALANCE, NoticeKind.MAINTENANCE})
 # Kinds in which the machine stays: a user's wish, and a workload that makes room for others.
-STAYS: Final = frozenset({Kind.REQUEST, Kind.YIELD})
+STAYS: Final = frozenset({NoticeKind.REQUEST, NoticeKind.EVICTION})
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """One instance that goes away; times in epoch ms. `deadline` None: nobody knows when."""
 
-    kind: Kind
+    kind: NoticeKind
     instance: str
     at: int
     deadline: int | None
@@ -67,7 +67,7 @@ class ReservationNotice:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class UserRequest:
     """A wish, sent by the api or by `observe`: to save a workload, or to move it.
 
     `order` names a checkpoint so that a repeated wish is the same; `generation` None: any.
@@ -84,28 +84,28 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableEvent:
     """An event that says nothing to us, and why; it is logged, never retried."""
 
     why: str
 
 
-Heard = Sequence[Notice] | ReservationNotice | Request | Unreadable
+EventContent = Sequence[Notice] | ReservationNotice | UserRequest | UnreadableEvent
 
-MOVE_REQUESTED: Final = "Sluice Migration Requested"
+MIGRATION_REQUESTED: Final = "Sluice Migration Requested"
 CHECKPOINT_REQUESTED: Final = "Sluice Checkpoint Requested"
 INSTANCE_NOTICED: Final = "Sluice Instance Notice"
 """A node agent read it from its machine's metadata service: the second channel."""
 
 _STATES: Final = {
-    "stopping": Kind.STOPPING,
-    "shutting-down": Kind.STOPPING,
-    "stopped": Kind.TERMINATED,
-    "terminated": Kind.TERMINATED,
+    "stopping": NoticeKind.STOPPING,
+    "shutting-down": NoticeKind.STOPPING,
+    "stopped": NoticeKind.TERMINATED,
+    "terminated": NoticeKind.TERMINATED,
 }
 
 
-def read(envelope: Mapping[str, Any]) -> Heard:
+def read_event(envelope: Mapping[str, Any]) -> EventContent:
     """The notices of one event; never raises, since a shape that AWS adds must not stop us.
 
     Source: facts, spot-and-karpenter §1.1. The ARN in `resources` is malformed by ordinary rules,
@@ -116,10 +116,10 @@ def read(envelope: Mapping[str, Any]) -> Heard:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         named = envelope if isinstance(envelope, Mapping) else {}
         kind = named.get("detail-type") or named.get("detail_type")
-        return Unreadable(f"{kind!r}: {type(error).__name__}: {error}")
+        return UnreadableEvent(f"{kind!r}: {type(error).__name__}: {error}")
 
 
-def _read(envelope: Mapping[str, Any]) -> Heard:
+def _read(envelope: Mapping[str, Any]) -> EventContent:
     what = envelope.get("detail-type") or envelope["detail_type"]
     detail, at = envelope["detail"], epoch_ms(envelope["time"])
     ours = envelope["source"] == "sluice"
@@ -127,7 +127,7 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
         return _request(what, detail, at)
     account, region = envelope["account"], envelope["region"]
 
-    def notice(kind: Kind, deadline: int | None, instance: str = "") -> Notice:
+    def notice(kind: NoticeKind, deadline: int | None, instance: str = "") -> Notice:
         named = instance or detail["instance-id"]
         return Notice(kind, named, at, deadline, account, region, envelope.get("id", ""))
 
@@ -141,43 +141,43 @@ def _read(envelope: Mapping[str, Any]) -> Heard:
 
 def _of_instances(
     what: str, detail: Mapping[str, Any], at: int, notice: Callable[..., Notice]
-) -> Heard:
+) -> EventContent:
     """Events that name the instances that they are about."""
     match what:
         case "EC2 Spot Instance Interruption Warning":
             # Hibernation begins with the notice: there is no time to save anything.
             hibernates = detail.get("instance-action") == "hibernate"
-            return [notice(Kind.SPOT, at if hibernates else at + NOTICE_MS)]
+            return [notice(NoticeKind.SPOT, at if hibernates else at + NOTICE_MS)]
         case "EC2 Instance Rebalance Recommendation":
-            return [notice(Kind.REBALANCE, None)]
+            return [notice(NoticeKind.REBALANCE, None)]
         case "EC2 Instance State-change Notification" if detail["state"] in _STATES:
             return [notice(_STATES[detail["state"]], at)]
         case "EC2 Capacity Reservation Instance Interruption Warning":
-            return [notice(Kind.RESERVATION, epoch_ms(detail["instance-termination-time"]))]
+            return [notice(NoticeKind.RESERVATION, epoch_ms(detail["instance-termination-time"]))]
         case "EC2 Instance-terminate Lifecycle Action":
-            return [notice(Kind.HOOK, at + NOTICE_MS, detail["EC2InstanceId"])]
+            return [notice(NoticeKind.HOOK, at + NOTICE_MS, detail["EC2InstanceId"])]
         case "AWS Health Event":
             return _health(detail, notice)
-    return Unreadable(f"detail-type {what!r} is not known")
+    return UnreadableEvent(f"detail-type {what!r} is not known")
 
 
 def _metadata(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Notice:
     """`at` is the reclaim itself in a spot notice, and when it was said in a recommendation."""
-    if Kind(detail["kind"]) is Kind.REBALANCE:
-        return notice(Kind.REBALANCE, None)
+    if NoticeKind(detail["kind"]) is NoticeKind.REBALANCE:
+        return notice(NoticeKind.REBALANCE, None)
     end = epoch_ms(detail["at"])
     hibernates = detail.get("instance-action") == "hibernate"
-    said = notice(Kind.SPOT, end)
+    said = notice(NoticeKind.SPOT, end)
     return replace(said, at=end if hibernates else end - NOTICE_MS)
 
 
-def _request(what: str, detail: Mapping[str, Any], at: int) -> Heard:
-    if what not in (MOVE_REQUESTED, CHECKPOINT_REQUESTED):
-        return Unreadable(f"no wish is called {what!r}")
-    return Request(
+def _request(what: str, detail: Mapping[str, Any], at: int) -> EventContent:
+    if what not in (MIGRATION_REQUESTED, CHECKPOINT_REQUESTED):
+        return UnreadableEvent(f"no wish is called {what!r}")
+    return UserRequest(
         detail["workload"],
         at,
-        what == MOVE_REQUESTED,
+        what == MIGRATION_REQUESTED,
         detail.get("by", ""),
         detail.get("checkpoint", ""),
         detail.get("order", ""),
@@ -186,7 +186,7 @@ def _request(what: str, detail: Mapping[str, Any], at: int) -> Heard:
     )
 
 
-def wish(what: str, at: int, detail: Mapping[str, Any]) -> dict[str, Any]:
+def request_event(what: str, at: int, detail: Mapping[str, Any]) -> dict[str, Any]:
     """The envelope of a wish, in the shape of EC2's notices."""
     return {
         "source": "sluice",
@@ -198,12 +198,14 @@ def wish(what: str, at: int, detail: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _health(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Heard:
+def _health(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> EventContent:
     if detail.get("service") != "EC2":
-        return Unreadable(f"a Health event of {detail.get('service')!r}")
+        return UnreadableEvent(f"a Health event of {detail.get('service')!r}")
     starts = int(parsedate_to_datetime(detail["startTime"]).timestamp() * 1000)
     named = [str(entity.get("entityValue", "")) for entity in detail.get("affectedEntities") or ()]
-    found = [notice(Kind.MAINTENANCE, starts, each) for each in named if each.startswith("i-")]
+    found = [
+        notice(NoticeKind.MAINTENANCE, starts, each) for each in named if each.startswith("i-")
+    ]
     region = detail.get("eventRegion")
     return [replace(each, region=region or each.region) for each in found]
 

@@ -1,12 +1,12 @@
-"""The move of one workload off a dying machine: its record, and every step as a guarded change.
+"""The migration of one workload off a dying machine: its record, and each step of it.
 
     NOTICED → DUMPING ∥ replacing → DUMPED → FENCED → RESTORING → RUNNING (generation + 1), or LOST
 
-While DUMPING a source is saved at once and works on; it is saved again, and held from then on, when
-its replacement is ready. DUMPED says which of both dumps its successor starts from.
-Who makes room for others is saved by the same steps, as far as DUMPED (core.migrations.yielding).
-The record tells and times the move. That only one run of a workload exists is up to the workload's
-own record (core.lifecycle.transitions: reclaim, gone, move), so nothing here can break it.
+In DUMPING the pods are checkpointed at once and keep running. When the replacement is ready, they
+are checkpointed once more and held. DUMPED says which of the two the next generation starts from.
+The victim of a preemption takes these steps as far as DUMPED (core.migrations.victim_checkpoint).
+That only one run of a workload exists is ensured by the workload's own record
+(core.lifecycle.transitions: reclaim, gone, migrate); nothing here can break it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations import gangs
 from sluice.core.migrations.checkpointing import (
     MARGIN_MS,
-    Action,
     Checkpoint,
+    CheckpointAction,
     Part,
 )
-from sluice.core.migrations.interruption import Kind
+from sluice.core.migrations.interruption import NoticeKind
 
 
 class Stage(StrEnum):
@@ -48,7 +48,7 @@ _BEFORE_DUMPED: Final = (Stage.NOTICED, Stage.DUMPING)
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class PodCheckpoint:
     """The checkpoint of one pod, as its node reported it."""
 
     uri: str
@@ -77,16 +77,16 @@ class Saved:
         }
 
 
-def checkpoint_of(
+def whole_checkpoint(
     workload: Workload,
-    saved: Iterable[Saved],
+    saved: Iterable[PodCheckpoint],
     driver: CheckpointMode,
     cpus: Mapping[str, str],
     otherwise_at: int = 0,
 ) -> Checkpoint | None:
     """What the catalogue is to remember of a pod, or of all the members of a gang.
 
-    `cpus`: node → its CPU (core.migrations.compatibility), as far as it is known.
+    `cpus`: node → its CPU (core.migrations.cpu_compatibility), as far as it is known.
 
     None unless the members are as many as the workload has, each another one, and all of one order.
     A set is as old as its oldest part, and took as long as its slowest.
@@ -145,7 +145,7 @@ class Migration:
     received_at: int
     deadline: int
     driver: CheckpointMode
-    action: Action
+    action: CheckpointAction
     reason: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     stage: Stage = Stage.NOTICED
@@ -153,8 +153,8 @@ class Migration:
     zone: str = ""
     grace_ms: int = 0
     pods: tuple[str, ...] = ()
-    saved: Mapping[str, Saved] = field(default_factory=dict)
-    first: Mapping[str, Saved] = field(default_factory=dict)
+    saved: Mapping[str, PodCheckpoint] = field(default_factory=dict)
+    first: Mapping[str, PodCheckpoint] = field(default_factory=dict)
     """The dump after which the source worked on; empty until it is whole."""
     first_order: str = ""
     """The order of an extra checkpoint that was under way, which serves as the first; else none."""
@@ -177,7 +177,7 @@ class Migration:
 
     @property
     def id(self) -> str:
-        name = yield_id if self.kind == Kind.YIELD else migration_id
+        name = eviction_id if self.kind == NoticeKind.EVICTION else migration_id
         return name(self.workload, self.generation)
 
     @property
@@ -187,13 +187,13 @@ class Migration:
         Who is saved needs none: it goes on elsewhere from before its SIGTERM. Nor is any kept back
         for who is yet to be saved, as `fit` promised, until an attempt has failed.
         """
-        hopes = bool(self.first) or (self.action is Action.DUMP and not self.first_error)
+        hopes = bool(self.first) or (self.action is CheckpointAction.DUMP and not self.first_error)
         return self.deadline - (0 if hopes else self.grace_ms) - MARGIN_MS
 
     @property
     def dumps(self) -> bool:
         """Whether its source is to be saved, and is not yet."""
-        return self.action is Action.DUMP and self.stage in _BEFORE_DUMPED
+        return self.action is CheckpointAction.DUMP and self.stage in _BEFORE_DUMPED
 
     @property
     def awaits_dump(self) -> bool:
@@ -205,13 +205,13 @@ def migration_id(workload: str, generation: int) -> str:
     return f"{workload}#{generation}"
 
 
-def yield_id(workload: str, generation: int) -> str:
+def eviction_id(workload: str, generation: int) -> str:
     """Apart from that of a move, which a notice may have begun and lost its race."""
     return f"{workload}#{generation}#yield"
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class MigrationStep:
     """One conditional write: the stages in which it holds, and the attributes that it sets.
 
     `once` names a moment that is recorded only by the first who sees it, so that a race of two
@@ -231,83 +231,94 @@ class Advance:
         return replace(migration, **self.set)
 
 
-def order(migration: Migration) -> Advance:
+def order(migration: Migration) -> MigrationStep:
     """The checkpoint is ordered, or the application warned."""
-    return Advance(migration, (Stage.NOTICED,), {"stage": Stage.DUMPING})
+    return MigrationStep(migration, (Stage.NOTICED,), {"stage": Stage.DUMPING})
 
 
-def sooner(migration: Migration, deadline: int) -> Advance:
+def sooner(migration: Migration, deadline: int) -> MigrationStep:
     """Another channel knows of an earlier end: the earliest counts."""
-    return Advance(migration, _BEFORE_STOP, {"deadline": min(deadline, migration.deadline)})
+    return MigrationStep(migration, _BEFORE_STOP, {"deadline": min(deadline, migration.deadline)})
 
 
-def replaced(migration: Migration, now: int) -> Advance:
+def replaced(migration: Migration, now: int) -> MigrationStep:
     """The replacement is ready; this side runs while the other dumps."""
-    return Advance(migration, _BEFORE_STOP, {"replacement_at": now}, "replacement_at")
+    return MigrationStep(migration, _BEFORE_STOP, {"replacement_at": now}, "replacement_at")
 
 
-def first_saved(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advance:
+def first_saved(
+    migration: Migration, saved: Mapping[str, PodCheckpoint], now: int
+) -> MigrationStep:
     """Every pod is saved, and works on."""
-    return Advance(migration, _BEFORE_DUMPED, {"first": dict(saved), "first_at": now}, "first_at")
+    return MigrationStep(
+        migration, _BEFORE_DUMPED, {"first": dict(saved), "first_at": now}, "first_at"
+    )
 
 
-def first_failed(migration: Migration, why: str, now: int) -> Advance:
-    return Advance(migration, _BEFORE_DUMPED, {"first_error": why, "first_at": now}, "first_at")
+def first_failed(migration: Migration, why: str, now: int) -> MigrationStep:
+    return MigrationStep(
+        migration, _BEFORE_DUMPED, {"first_error": why, "first_at": now}, "first_at"
+    )
 
 
-def last_ordered(migration: Migration, why: str, now: int) -> Advance:
+def last_ordered(migration: Migration, why: str, now: int) -> MigrationStep:
     """The source is saved once more, and held from then on."""
-    return Advance(migration, _BEFORE_DUMPED, {"last_at": now, "last_reason": why}, "last_at")
+    return MigrationStep(migration, _BEFORE_DUMPED, {"last_at": now, "last_reason": why}, "last_at")
 
 
-def first_taken(migration: Migration, why: str, now: int) -> Advance:
+def first_taken(migration: Migration, why: str, now: int) -> MigrationStep:
     """The source is not saved once more. Holds only while that has not been ordered."""
     change = {"stage": Stage.DUMPED, "saved": dict(migration.first), "dumped_at": now}
-    return Advance(migration, _BEFORE_DUMPED, change | {"last_reason": why}, "last_at")
+    return MigrationStep(migration, _BEFORE_DUMPED, change | {"last_reason": why}, "last_at")
 
 
-def last_failed(migration: Migration, why: str, now: int) -> Advance:
+def last_failed(migration: Migration, why: str, now: int) -> MigrationStep:
     """The first dump has to do; the work since then is done again."""
     text = f"{why}; it goes on from the first one"
     change = {"stage": Stage.DUMPED, "saved": dict(migration.first), "error": text}
-    return Advance(migration, _BEFORE_DUMPED, change | {"failed_at": now}, "failed_at")
+    return MigrationStep(migration, _BEFORE_DUMPED, change | {"failed_at": now}, "failed_at")
 
 
-def dumped(migration: Migration, saved: Mapping[str, Saved], now: int) -> Advance:
+def dumped(migration: Migration, saved: Mapping[str, PodCheckpoint], now: int) -> MigrationStep:
     """Every pod is saved: all or nothing, a torn set is never restored."""
     change = {"stage": Stage.DUMPED, "saved": dict(saved), "dumped_at": now}
-    return Advance(migration, _BEFORE_DUMPED, change)
+    return MigrationStep(migration, _BEFORE_DUMPED, change)
 
 
-def dump_failed(migration: Migration, why: str, now: int) -> Advance:
+def dump_failed(migration: Migration, why: str, now: int) -> MigrationStep:
     """The dump is given up: the application is told, and goes on from an earlier checkpoint."""
-    change = {"stage": Stage.DUMPING, "action": Action.SIGNAL, "error": why, "failed_at": now}
-    return Advance(migration, _BEFORE_DUMPED, change, "failed_at")
+    change = {
+        "stage": Stage.DUMPING,
+        "action": CheckpointAction.SIGNAL,
+        "error": why,
+        "failed_at": now,
+    }
+    return MigrationStep(migration, _BEFORE_DUMPED, change, "failed_at")
 
 
-def stopping(migration: Migration, now: int) -> Advance:
-    return Advance(migration, _BEFORE_STOP, {"stopping_at": now}, "stopping_at")
+def stopping(migration: Migration, now: int) -> MigrationStep:
+    return MigrationStep(migration, _BEFORE_STOP, {"stopping_at": now}, "stopping_at")
 
 
-def fenced(migration: Migration, now: int) -> Advance:
+def fenced(migration: Migration, now: int) -> MigrationStep:
     """The source is proven gone."""
-    return Advance(migration, _BEFORE_STOP, {"stage": Stage.FENCED, "fenced_at": now})
+    return MigrationStep(migration, _BEFORE_STOP, {"stage": Stage.FENCED, "fenced_at": now})
 
 
-def restoring(migration: Migration, checkpoint: str, now: int) -> Advance:
+def restoring(migration: Migration, checkpoint: str, now: int) -> MigrationStep:
     change = {"stage": Stage.RESTORING, "checkpoint": checkpoint, "restoring_at": now}
-    return Advance(migration, (*_BEFORE_STOP, Stage.FENCED), change)
+    return MigrationStep(migration, (*_BEFORE_STOP, Stage.FENCED), change)
 
 
-def running(migration: Migration, now: int, told: Mapping[str, Any]) -> Advance:
+def running(migration: Migration, now: int, told: Mapping[str, Any]) -> MigrationStep:
     """The next generation runs: the move is over. `told`: more numbers for its account."""
     stages = (*_BEFORE_STOP, Stage.FENCED, Stage.RESTORING)
     numbers = {**migration.numbers, **told}
     change = {"stage": Stage.RUNNING, "running_at": now, "numbers": numbers}
-    return Advance(migration, stages, change)
+    return MigrationStep(migration, stages, change)
 
 
-def abandoned(migration: Migration, why: str) -> Advance:
+def abandoned(migration: Migration, why: str) -> MigrationStep:
     """It ended otherwise: cancelled, finished by itself, or back in its queue."""
     stages = (*_BEFORE_STOP, Stage.FENCED, Stage.RESTORING)
-    return Advance(migration, stages, {"stage": Stage.LOST, "error": why})
+    return MigrationStep(migration, stages, {"stage": Stage.LOST, "error": why})

@@ -16,8 +16,8 @@ from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.checkpointing import DUMPING, MARGIN_MS, Bandwidth
 from sluice.core.migrations.interruption import NOTICE_MS
 from sluice.core.migrations.losses import Loss, mean_between_ms
-from sluice.core.migrations.marks import LEAVING, ORDER, answer, marks_on
-from sluice.core.migrations.migration import Saved
+from sluice.core.migrations.migration import PodCheckpoint
+from sluice.core.migrations.pod_annotations import LEAVING, ORDER, annotations_of, ordered_result
 
 SHORTEST_MS: Final = 60_000
 PREFIX: Final = "periodic-"
@@ -67,7 +67,7 @@ class Observed:
 def can_be_ordered(options: Mapping[str, Any]) -> bool:
     """Whether anybody but the application itself can have it saved."""
     signal = (options.get("checkpoint") or {}).get("signal")
-    return bool(signal) or checkpointing.mode(options) in DUMPING
+    return bool(signal) or checkpointing.checkpoint_mode(options) in DUMPING
 
 
 def rhythm(
@@ -99,10 +99,10 @@ def rhythm(
 
 def cost_ms(workload: Workload, pods: Sequence[Mapping[str, Any]]) -> int:
     """What a checkpoint took last, else what its size lets expect, else the grace it is given."""
-    took = [done.took_ms for pod in pods if isinstance(done := answer(pod), Saved)]
+    took = [done.took_ms for pod in pods if isinstance(done := ordered_result(pod), PodCheckpoint)]
     if any(took):
         return max(took)
-    if checkpointing.mode(workload.options) in DUMPING:
+    if checkpointing.checkpoint_mode(workload.options) in DUMPING:
         together = gangs.most_on_one_node(pods)
         return Bandwidth().needs_ms(checkpointing.size_of([], workload.pod_sets, together))
     return checkpointing.grace_ms(workload.options, pods)
@@ -115,8 +115,8 @@ def due(
     if workload.state is not State.DISPATCHED or not workload.started_at or not pods:
         return None
     for pod in pods:
-        marks = marks_on(pod)
-        if LEAVING in marks or (marks.get(ORDER) and answer(pod) is None):
+        marks = annotations_of(pod)
+        if LEAVING in marks or (marks.get(ORDER) and ordered_result(pod) is None):
             return None
     last = max(workload.started_at, workload.checkpoint_at, told_at(pods))
     rounds = max(1, (now - last) // every_ms)
@@ -126,13 +126,13 @@ def due(
 
 def borne(order: Due, pods: Iterable[Mapping[str, Any]]) -> bool:
     """Whether all pods have got this order."""
-    return all(marks_on(pod).get(ORDER) == order.name for pod in pods)
+    return all(annotations_of(pod).get(ORDER) == order.name for pod in pods)
 
 
 def told_at(pods: Iterable[Mapping[str, Any]]) -> int:
     """When the applications were told last, all of them; 0 if one was not."""
-    answers = [answer(pod) for pod in pods]
-    return min((done.at if isinstance(done, Saved) else 0 for done in answers), default=0)
+    answers = [ordered_result(pod) for pod in pods]
+    return min((done.at if isinstance(done, PodCheckpoint) else 0 for done in answers), default=0)
 
 
 def _span(seconds: float) -> str:

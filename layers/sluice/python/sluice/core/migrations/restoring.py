@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
-from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, mode, newest
-from sluice.core.migrations.marks import RESTORE_FROM, marks_on
+from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, checkpoint_mode, newest
+from sluice.core.migrations.pod_annotations import RESTORE_FROM, annotations_of
 from sluice.core.values.reasons import Reason
 
 Document = Mapping[str, Any]
@@ -30,7 +30,7 @@ _STARTED: Final = "StartError"
 
 def awaits_restore(workload: Workload) -> bool:
     """Whether its run starts from dumped processes, and has not started yet."""
-    dumped = mode(workload.options) in DUMPING
+    dumped = checkpoint_mode(workload.options) in DUMPING
     return dumped and bool(workload.restore_from) and not workload.started_at
 
 
@@ -55,7 +55,9 @@ def _said(pod: Document) -> Iterator[str]:
         for state in (container.get("state") or {}, container.get("lastState") or {}):
             waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
             word = waiting.get("reason", "")
-            pulled = word in _PULLED and container.get("image") == marks_on(pod).get(RESTORE_FROM)
+            pulled = word in _PULLED and container.get("image") == annotations_of(pod).get(
+                RESTORE_FROM
+            )
             if pulled or word in _CREATED:
                 yield f"{word}: {_one_line(waiting)}"
             elif ended.get("reason") == _STARTED:
@@ -78,7 +80,7 @@ def next_source(workload: Workload, kept: Sequence[Checkpoint], members: int) ->
     return "" if listed or unusable(workload) else workload.restore_from
 
 
-def account(workload: Workload, source: str, kept: Sequence[Checkpoint]) -> dict[str, Any]:
+def run_entry(workload: Workload, source: str, kept: Sequence[Checkpoint]) -> dict[str, Any]:
     """What the entry of a run that could not be restored says besides (core.accounting.recovery).
 
     Its workload stands still since the end of the run before it, if that one was moved.

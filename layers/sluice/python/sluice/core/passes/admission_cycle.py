@@ -25,7 +25,7 @@ from sluice.core.lifecycle.record import (
     State,
     Workload,
     awaits_release,
-    moves,
+    is_migrating,
 )
 from sluice.core.lifecycle.reservations import Cells, added, cells, held_by, negative, per_resource
 from sluice.core.lifecycle.runs import queued_at
@@ -412,7 +412,7 @@ def holding(workload: Workload) -> model.Holding:
 
 def yields(workload: Workload) -> bool:
     """Whether its quota comes back once its pods are gone; a migration keeps it."""
-    return workload.state is State.RECLAIMING and not moves(workload)
+    return workload.state is State.RECLAIMING and not is_migrating(workload)
 
 
 def unlisted(cq: str, amounts: Cells) -> model.Holding:

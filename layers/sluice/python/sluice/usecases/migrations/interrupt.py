@@ -17,24 +17,24 @@ from sluice.core.intake.replacement import placeholder
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload, moves
-from sluice.core.migrations import at_risk, checkpointing, migration, story
+from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload, is_migrating
+from sluice.core.migrations import at_risk, checkpointing, migration, migration_timeline
 from sluice.core.migrations.at_risk import AtRisk, most_valuable_first
 from sluice.core.migrations.interruption import (
     ADVICE,
     LOSSES,
     NOTICE_MS,
-    Kind,
     Notice,
-    Request,
+    NoticeKind,
     ReservationNotice,
-    Unreadable,
-    read,
+    UnreadableEvent,
+    UserRequest,
+    read_event,
 )
 from sluice.core.migrations.losses import loss_of
-from sluice.core.migrations.marks import LEAVING, MOVE, ORDER, order_of, under_way
-from sluice.core.migrations.migration import Migration, yield_id
+from sluice.core.migrations.migration import Migration, eviction_id
 from sluice.core.migrations.periodic import can_be_ordered
+from sluice.core.migrations.pod_annotations import LEAVING, MIGRATE, ORDER, order_of, under_way
 from sluice.core.values.reasons import Reason
 from sluice.ports import (
     Catalog,
@@ -52,17 +52,17 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.configuration import configured
-from sluice.usecases.migrations.leaving import Room, leaving_spot
-from sluice.usecases.migrations.steps import take_step
-from sluice.usecases.migrations.stopping import pods_of, stop
-from sluice.usecases.migrations.weighing import Weigh, with_gang
+from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint, with_gang
+from sluice.usecases.migrations.migration_steps import record_step
+from sluice.usecases.migrations.on_demand_fallback import OnDemandQuota, leaving_spot
+from sluice.usecases.migrations.stop_run import pods_of, stop
 
 PARALLEL = 16
 DUMP_MS = 600_000  # how long a dump may take when no machine goes away
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class NoticeOutcome:
     """What became of one event: workloads that move or were ordered to save themselves."""
 
     dropped: str = ""
@@ -89,14 +89,16 @@ class Interrupt:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     @property
-    def weigh(self) -> Weigh:
-        return Weigh(self.nodes, self.migrations, self.clock, self.clusters)
+    def weigh(self) -> AssessCheckpoint:
+        return AssessCheckpoint(self.nodes, self.migrations, self.clock, self.clusters)
 
-    def __call__(self, envelope: Mapping[str, Any], *, account: str, region: str) -> list[Handled]:
-        heard = read(envelope)
-        if isinstance(heard, Unreadable):
-            return [Handled(dropped=heard.why)]
-        if isinstance(heard, Request):
+    def __call__(
+        self, envelope: Mapping[str, Any], *, account: str, region: str
+    ) -> list[NoticeOutcome]:
+        heard = read_event(envelope)
+        if isinstance(heard, UnreadableEvent):
+            return [NoticeOutcome(dropped=heard.why)]
+        if isinstance(heard, UserRequest):
             return [self.obey(heard)]
         if isinstance(heard, ReservationNotice):
             heard = self.of_reservation(heard)
@@ -106,7 +108,7 @@ class Interrupt:
         """The instances of a Capacity Block, which its events do not name."""
         return [
             Notice(
-                Kind.BLOCK,
+                NoticeKind.BLOCK,
                 row["instance"],
                 ending.at,
                 ending.deadline,
@@ -118,54 +120,56 @@ class Interrupt:
             if row.get("reservation") == ending.reservation
         ]
 
-    def handle(self, notice: Notice, account: str, region: str) -> Handled:
+    def handle(self, notice: Notice, account: str, region: str) -> NoticeOutcome:
         if (notice.account, notice.region) != (account, region):
-            return Handled(dropped=f"of account {notice.account}, region {notice.region}")
+            return NoticeOutcome(dropped=f"of account {notice.account}, region {notice.region}")
         found = self.find(notice)
         if found is None:
-            return Handled(dropped=f"instance {notice.instance} is none of ours")
+            return NoticeOutcome(dropped=f"instance {notice.instance} is none of ours")
         name, row = found
         cluster = self.clusters.cluster(name)
         first = self.migrations.note(notice.key(str(row.get("created", ""))), notice)
         at_risk = self.at_risk(cluster, row["node"])
         if notice.kind in ADVICE:
             ordered = self.order_extra(cluster, at_risk, notice)
-            return Handled(ordered=ordered, repeated=not first)
+            return NoticeOutcome(ordered=ordered, repeated=not first)
         moved = self.leave(name, cluster, row, notice, at_risk)
-        return Handled(moved=moved, repeated=not first)
+        return NoticeOutcome(moved=moved, repeated=not first)
 
-    def obey(self, request: Request) -> Handled:
+    def obey(self, request: UserRequest) -> NoticeOutcome:
         """Save a workload, or move it: dumped or signalled, and started again from there."""
         workload = self.workloads.get(request.workload)
         if workload is None or workload.state is not State.DISPATCHED:
-            return Handled(dropped=f"workload {request.workload} does not run")
+            return NoticeOutcome(dropped=f"workload {request.workload} does not run")
         if request.generation not in (None, workload.generation):
-            return Handled(dropped=f"generation {request.generation} of {workload.id} is over")
+            return NoticeOutcome(
+                dropped=f"generation {request.generation} of {workload.id} is over"
+            )
         cluster = self.clusters.cluster(workload.cluster)
         pods = tuple(pods_of(cluster, workload))
         if not pods:
-            return Handled(dropped=f"workload {request.workload} has no pods")
+            return NoticeOutcome(dropped=f"workload {request.workload} has no pods")
         each = with_gang(cluster, AtRisk(workload, pods, 0))
         if not request.moves:
             if each.no_set:
                 failed = Happening(workload, request.at, "CheckpointFailed", each.no_set)
                 self.timeline.append([failed])
-                return Handled(dropped=f"workload {workload.id}: {each.no_set}")
+                return NoticeOutcome(dropped=f"workload {workload.id}: {each.no_set}")
             self.mark(cluster, pods, {ORDER: request.order or f"request-{request.at}"})
             why = request.reason or "a user asked for it"
             ordered = Happening(workload, request.at, "CheckpointOrdered", why)
             self.timeline.append([ordered])
-            return Handled(ordered=(workload.id,))
+            return NoticeOutcome(ordered=(workload.id,))
         node = pods[0]["spec"].get("nodeName", "")
         row = self.weigh.row_of(workload.cluster, node)
         notice = Notice(
-            Kind.REQUEST, row.get("instance", ""), request.at, request.at + DUMP_MS, "", ""
+            NoticeKind.REQUEST, row.get("instance", ""), request.at, request.at + DUMP_MS, "", ""
         )
         begun = self.begin(workload.cluster, row, notice, each, request.checkpoint)
         if begun is None:
-            return Handled(dropped=f"workload {request.workload} does not run any more")
+            return NoticeOutcome(dropped=f"workload {request.workload} does not run any more")
         self.mark(cluster, pods, marks_of(begun[1], workload))
-        return Handled(moved=(workload.id,))
+        return NoticeOutcome(moved=(workload.id,))
 
     def find(self, notice: Notice) -> tuple[str, Mapping[str, Any]] | None:
         """Cluster and inventory row of an instance.
@@ -244,7 +248,7 @@ class Interrupt:
         moving = [m for each in at_risk if (m := self.begin(name, row, notice, each))]
         if notice.kind not in LOSSES:
             for each, move in moving:
-                dumped = move.action is checkpointing.Action.DUMP
+                dumped = move.action is checkpointing.CheckpointAction.DUMP
                 concerned = each.all_pods if dumped else each.pods
                 self.mark(cluster, concerned, marks_of(move, each.workload))
                 self.advance(each.workload, migration.order(move))
@@ -257,7 +261,7 @@ class Interrupt:
         self.retire(cluster, row["node"])
         self.order_replacements(name, cluster, notice, moving, str(row.get("cpu", "")))
         if notice.kind in LOSSES:
-            self.bury(cluster, at_risk, proven=notice.kind is Kind.TERMINATED)
+            self.bury(cluster, at_risk, proven=notice.kind is NoticeKind.TERMINATED)
         return tuple(each.workload.id for each, _ in moving)
 
     def begin(
@@ -270,7 +274,7 @@ class Interrupt:
     ) -> tuple[AtRisk, Migration] | None:
         """Record the move and take the workload off; None if it is not ours to move any more."""
         workload = each.workload
-        if notice.kind is not Kind.REQUEST and (spent := exhausted(workload)):
+        if notice.kind is not NoticeKind.REQUEST and (spent := exhausted(workload)):
             end = Intent(IntentKind.FAIL, Reason.RECOVERY_EXHAUSTED, spent)
             self.workloads.apply([lifecycle.reclaim(workload, end)])
             return None
@@ -290,12 +294,12 @@ class Interrupt:
             return None
         if notice.deadline is not None and notice.deadline < known.deadline:
             known = self.advance(current, migration.sooner(known, notice.deadline))
-        self.timeline.append(list(story.story(known, current)))
+        self.timeline.append(list(migration_timeline.timeline_events(known, current)))
         return replace(each, workload=current), known
 
     def hurry(self, workload: Workload, notice: Notice) -> None:
         """Who makes room already is to be saved before its machine goes away."""
-        known = self.migrations.get(yield_id(workload.id, workload.generation))
+        known = self.migrations.get(eviction_id(workload.id, workload.generation))
         if known is not None and notice.deadline is not None:
             self.advance(workload, migration.sooner(known, notice.deadline))
 
@@ -315,7 +319,7 @@ class Interrupt:
         weighed = self.weigh(name, row, each, left_ms, restores=restores)
         # Who moves by a wish loses no machine, and waits for none.
         # A second dump of the same processes would only begin when the first has ended.
-        waits = weighed.dumped and notice.kind is not Kind.REQUEST
+        waits = weighed.dumped and notice.kind is not NoticeKind.REQUEST
         extra = under_way(each.all_pods) if waits else ""
         twice = waits and (bool(extra) or checkpointing.fits_twice(weighed.fit))
         return Migration(
@@ -340,8 +344,8 @@ class Interrupt:
             last_at=now if weighed.dumped and not twice else 0,
         )
 
-    def advance(self, workload: Workload, step: migration.Advance) -> Migration:
-        return take_step(self.migrations, self.timeline, workload, step)
+    def advance(self, workload: Workload, step: migration.MigrationStep) -> Migration:
+        return record_step(self.migrations, self.timeline, workload, step)
 
     def mark(
         self, cluster: Cluster, pods: Iterable[Mapping[str, Any]], marks: Mapping[str, str]
@@ -397,7 +401,7 @@ class Interrupt:
         if notice.kind in INTERRUPTIONS:
             left = (each.workload for each, _ in moving)
             leaving = leaving_spot(left, self.catalog, self.pools, now)
-        room = Room(configured(self.catalog.snapshot()).queues, self.ledgers)
+        room = OnDemandQuota(configured(self.catalog.snapshot()).queues, self.ledgers)
         for each, move in moving:
             workload, places = each.workload, None
             needed = cpu if move.driver in checkpointing.DUMPING else ""
@@ -447,7 +451,7 @@ def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def is_moving(workload: Workload, generation: int) -> bool:
-    return moves(workload) and workload.generation == generation
+    return is_migrating(workload) and workload.generation == generation
 
 
 def is_stopping(workload: Workload, generation: int) -> bool:
@@ -457,10 +461,10 @@ def is_stopping(workload: Workload, generation: int) -> bool:
 def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
     """What the node agent has to know: until when, and whether to save."""
     marks = {LEAVING: str(move.deadline)}
-    if move.action is checkpointing.Action.DUMP:
+    if move.action is checkpointing.CheckpointAction.DUMP:
         marks[ORDER] = order_of(move)
     elif saves_on_signal(workload):
-        marks[ORDER] = f"{MOVE}{move.generation}"
+        marks[ORDER] = f"{MIGRATE}{move.generation}"
     return marks
 
 

@@ -13,34 +13,42 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after, moves
+from sluice.core.lifecycle.record import (
+    Change,
+    Intent,
+    IntentKind,
+    State,
+    Workload,
+    after,
+    is_migrating,
+)
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.migrations import (
     cedana,
     checkpointing,
     decisions,
+    downtime,
     gangs,
     migration,
+    migration_timeline,
     restoring,
-    standstill,
-    story,
-    yielding,
+    victim_checkpoint,
 )
-from sluice.core.migrations.checkpointing import Action, Checkpoint
-from sluice.core.migrations.decisions import Step, View
-from sluice.core.migrations.interruption import Kind
-from sluice.core.migrations.marks import (
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointAction
+from sluice.core.migrations.decisions import SourceStep, SourceView
+from sluice.core.migrations.interruption import NoticeKind
+from sluice.core.migrations.migration import Migration, PodCheckpoint, migration_id
+from sluice.core.migrations.pod_annotations import (
+    EVICT,
     LEAVING,
-    MOVE,
+    MIGRATE,
     ORDER,
-    YIELD,
-    answer_to,
-    answered_at,
-    marks_on,
+    annotations_of,
+    checkpoint_result,
     order_of,
-    said,
+    result_at,
+    result_of_order,
 )
-from sluice.core.migrations.migration import Migration, Saved, migration_id
 from sluice.core.values.reasons import Reason
 from sluice.errors import SluiceError
 from sluice.ports import (
@@ -53,8 +61,8 @@ from sluice.ports import (
     Timeline,
     Workloads,
 )
-from sluice.usecases.migrations.steps import take_step
-from sluice.usecases.migrations.stopping import pods_of, stop
+from sluice.usecases.migrations.migration_steps import record_step
+from sluice.usecases.migrations.stop_run import pods_of, stop
 
 MOST_PIECES = 512
 """Archives in the catalogue of one workload, some 300 bytes each, of the 400 kB of an item."""
@@ -89,7 +97,7 @@ class Migrate:
         record = self.migrations.get(migration_id(workload.id, workload.generation))
         if record is not None:
             record, step = self.look_after(cluster, workload, record)
-            if not workload.gone and step is Step.WAIT:
+            if not workload.gone and step is SourceStep.WAIT:
                 return False
         if not workload.gone:
             stopped = self.stop(cluster, workload, record)
@@ -100,7 +108,7 @@ class Migrate:
 
     def look_after(
         self, cluster: Cluster, workload: Workload, record: Migration
-    ) -> tuple[Migration, Step]:
+    ) -> tuple[Migration, SourceStep]:
         """Record what is to be seen of a source, give it its order; and whether it may run on."""
         pods = [] if workload.gone else pods_of(cluster, workload)
         view = look(cluster, workload, pods, order_of(record))
@@ -109,7 +117,7 @@ class Migrate:
             record = self.advance(workload, step)
         if record.dumps:
             demand(cluster, pods, record)
-        if record.failed_at and record.action is Action.SIGNAL and len(record.pods) > 1:
+        if record.failed_at and record.action is CheckpointAction.SIGNAL and len(record.pods) > 1:
             recall(cluster, pods)
         return record, decisions.next_step(record, view, self.clock.now())
 
@@ -151,14 +159,14 @@ class Migrate:
             source = decisions.restore_source(record, made, last)
             kept += [made] if made else []
             record = self.advance(workload, migration.fenced(record, now))
-            until = standstill.paused_until(record, workload)
+            until = downtime.paused_until(record, workload)
             now = max(self.clock.now(), now + 1)  # the timeline sorts by time
-            account = standstill.account(record, workload, good_at(source, kept))
+            account = downtime.run_entry(record, workload, good_at(source, kept))
         else:
             source = last
             if restoring.unusable(workload):
                 self.tell_next(workload, source, now)
-                account = restoring.account(workload, source, kept)
+                account = restoring.run_entry(workload, source, kept)
         if leaves and record is not None and record.kind in INTERRUPTIONS:
             why = "it lost spot machines too often: back in its queue, on-demand flavors first"
             intent = Intent(
@@ -174,7 +182,7 @@ class Migrate:
         if until > now:
             self.pause(workload)
             return False
-        moved = self.workloads.apply([lifecycle.move(workload, source, now, account)]) == [True]
+        moved = self.workloads.apply([lifecycle.migrate(workload, source, now, account)]) == [True]
         if moved and record is not None:
             self.advance(workload, migration.restoring(record, source, now))
         return moved
@@ -209,39 +217,39 @@ class Migrate:
         made = self.made(workload, record.saved.values(), record.driver, at)
         return made if made is not None and self.keep(workload, made) else None
 
-    def keep_early(self, workload: Workload, step: migration.Advance) -> None:
+    def keep_early(self, workload: Workload, step: migration.MigrationStep) -> None:
         """Enter a dump in the catalogue before it is recorded: a crash between repeats it.
 
         A first one, so that it counts whatever becomes of the move, and stays until the last one
         is entered; and that of who makes room, which is not moved once it is gone.
         """
-        yields = step.before.kind == Kind.YIELD
+        yields = step.before.kind == NoticeKind.EVICTION
         saved = step.set.get("saved" if yields else "first")
         if not saved:
             return
         at = step.set.get("dumped_at") or step.set["first_at"]
         made = self.made(workload, saved.values(), step.before.driver, at)
         if made is not None and self.keep(workload, made) and yields:
-            account = yielding.account(saved.values(), made)
+            account = victim_checkpoint.run_entry(saved.values(), made)
             self.workloads.apply([lifecycle.accounted(workload, account)])
 
     def made(
         self,
         workload: Workload,
-        saved: Iterable[Saved],
+        saved: Iterable[PodCheckpoint],
         driver: CheckpointMode,
         otherwise_at: int = 0,
     ) -> Checkpoint | None:
         """With the CPUs on which it can go on."""
         cpus = {row["node"]: row.get("cpu", "") for row in self.nodes.of(workload.cluster)}
-        return migration.checkpoint_of(workload, saved, driver, cpus, otherwise_at)
+        return migration.whole_checkpoint(workload, saved, driver, cpus, otherwise_at)
 
     def cpu_of_source(self, workload: Workload) -> str:
         """On which machines a run can start from its checkpoint; empty: on any.
 
-        The members of a gang are told one by one (usecases.migrations.parts).
+        The members of a gang are told one by one (usecases.migrations.restore_gang_members).
         """
-        dumped = checkpointing.mode(workload.options) in checkpointing.DUMPING
+        dumped = checkpointing.checkpoint_mode(workload.options) in checkpointing.DUMPING
         if not (workload.restore_from and dumped):
             return ""
         kept = self.migrations.checkpoints(workload.id)
@@ -273,7 +281,7 @@ class Migrate:
 
     def finished(self, workload: Workload) -> None:
         """Nothing will be restored any more; what failed keeps its checkpoints for its owner."""
-        if checkpointing.mode(workload.options) not in checkpointing.DUMPING:
+        if checkpointing.checkpoint_mode(workload.options) not in checkpointing.DUMPING:
             return
         current = self.workloads.get(workload.id)
         if current is not None and current.state is State.FINISHED:  # else the mark lost its race
@@ -285,16 +293,20 @@ class Migrate:
 
         `pods` are all of its generation: that of a gang is one when the last of them has answered.
         """
-        found = said(pod)
+        found = checkpoint_result(pod)
         if found is None:
             return
         order, done = found
-        if not isinstance(done, Saved) or not done.uri:
+        if not isinstance(done, PodCheckpoint) or not done.uri:
             self.tell(workload, pod, done)
             return
-        answers = [each for one in pods if job_status.running_pod(one) and (each := said(one))]
-        parts = [one for to, one in answers if to == order and isinstance(one, Saved) and one.uri]
-        driver = checkpointing.mode(workload.options)
+        answers = [
+            each for one in pods if job_status.running_pod(one) and (each := checkpoint_result(one))
+        ]
+        parts = [
+            one for to, one in answers if to == order and isinstance(one, PodCheckpoint) and one.uri
+        ]
+        driver = checkpointing.checkpoint_mode(workload.options)
         made = self.made(workload, parts, driver)
         if made is not None and self.keep(workload, made):
             detail = {"uri": made.uri, "bytes": made.size}
@@ -304,15 +316,15 @@ class Migrate:
                         workload,
                         made.at,
                         "CheckpointCompleted",
-                        story.how_saved(parts),
+                        migration_timeline.checkpoint_summary(parts),
                         detail,
                     )
                 ]
             )
 
-    def tell(self, workload: Workload, pod: Document, done: Saved | str) -> None:
+    def tell(self, workload: Workload, pod: Document, done: PodCheckpoint | str) -> None:
         """The word of an order that left no archive; of the same time whoever tells it again."""
-        if at := answered_at(pod):
+        if at := result_at(pod):
             failed = isinstance(done, str)
             what = "CheckpointFailed" if failed else "CheckpointSignalled"
             of = f"{pod['metadata']['name']}: " if gangs.members(workload) > 1 else ""
@@ -342,7 +354,7 @@ class Migrate:
             if saved := recovery.saved_usd(run):
                 told["saved_usd"] = saved
             record = self.advance(workload, migration.running(record, at, told))
-        self.timeline.append(list(story.story(record, workload)))
+        self.timeline.append(list(migration_timeline.timeline_events(record, workload)))
 
     def tidy(self, cluster: Cluster) -> None:
         """Remove placeholders whose workload will not use them, such as one that was cancelled."""
@@ -357,8 +369,8 @@ class Migrate:
             ):
                 remove(cluster, pod)
 
-    def advance(self, workload: Workload, step: migration.Advance) -> Migration:
-        return take_step(self.migrations, self.timeline, workload, step)
+    def advance(self, workload: Workload, step: migration.MigrationStep) -> Migration:
+        return record_step(self.migrations, self.timeline, workload, step)
 
 
 def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
@@ -366,13 +378,13 @@ def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
     return next((each.at for each in kept if each.source == source), 0)
 
 
-def look(cluster: Cluster, workload: Workload, pods: Sequence[Document], order: str) -> View:
+def look(cluster: Cluster, workload: Workload, pods: Sequence[Document], order: str) -> SourceView:
     """What the cluster shows of a move; an answer to another order is no part of this dump."""
-    answers = {pod["metadata"]["name"]: answer_to(order, pod) for pod in pods}
+    answers = {pod["metadata"]["name"]: result_of_order(order, pod) for pod in pods}
     selector = f"{PLACEHOLDER}={workload.id}"
     placeholders, _ = cluster.list("Pod", selector=selector)
-    return View(
-        saved={name: each for name, each in answers.items() if isinstance(each, Saved)},
+    return SourceView(
+        saved={name: each for name, each in answers.items() if isinstance(each, PodCheckpoint)},
         failed={name: each for name, each in answers.items() if isinstance(each, str)},
         replacement_ready=ready(placeholders),
         pods=frozenset(answers),
@@ -385,7 +397,7 @@ def demand(cluster: Cluster, pods: Iterable[Document], record: Migration) -> Non
     marks = {LEAVING: str(record.deadline), ORDER: order_of(record)}
     for pod in pods:
         at = pod["metadata"]
-        if at["name"] in record.pods and marks_on(pod).get(ORDER) != marks[ORDER]:
+        if at["name"] in record.pods and annotations_of(pod).get(ORDER) != marks[ORDER]:
             change = {"metadata": {"uid": at["uid"], "annotations": marks}}
             cluster.patch("Pod", at["namespace"], at["name"], change)
 
@@ -397,7 +409,7 @@ def recall(cluster: Cluster, pods: Iterable[Document]) -> None:
     """
     for pod in pods:
         at = pod["metadata"]
-        if marks_on(pod).get(ORDER, "").startswith((MOVE, YIELD)):
+        if annotations_of(pod).get(ORDER, "").startswith((MIGRATE, EVICT)):
             change = {"metadata": {"uid": at["uid"], "annotations": {ORDER: None}}}
             cluster.patch("Pod", at["namespace"], at["name"], change)
 
@@ -416,7 +428,7 @@ def remove(cluster: Cluster, pod: Document) -> None:
 
 def will_use_placeholder(workload: Workload, now: int) -> bool:
     """It moves, or has its place already; or it left spot just now, and its quota is near."""
-    if moves(workload) or workload.state is State.ADMITTED:
+    if is_migrating(workload) or workload.state is State.ADMITTED:
         return True
     if workload.steady and workload.state is State.RECLAIMING:
         return workload.gone

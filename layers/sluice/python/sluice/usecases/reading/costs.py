@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounting.costs import Amount, Bill
-from sluice.core.accounting.stretches import stretches
+from sluice.core.accounting.usage_intervals import usage_intervals
 from sluice.core.intake.submission import GPUS
 from sluice.core.lifecycle.record import Workload
 from sluice.usecases.reading.query import DAY_MS
@@ -70,7 +70,7 @@ class Costs:
         for workload in found:
             if workload.created_at >= until:
                 continue
-            for stretch in stretches(workload, now):
+            for stretch in usage_intervals(workload, now):
                 inside = stretch.within(since, until)
                 if inside.run and inside.ms:
                     bills.setdefault(group(workload, inside.run), Bill()).add(inside, workload)

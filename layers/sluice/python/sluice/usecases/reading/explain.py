@@ -12,7 +12,7 @@ from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
 from sluice.core.lifecycle.reservations import total
-from sluice.core.migrations.yielding import may_be_saved
+from sluice.core.migrations.victim_checkpoint import may_be_saved
 from sluice.core.passes import wait_estimate
 from sluice.core.passes.flavor_room import (
     FlavorRoom,

@@ -14,7 +14,15 @@ from sluice.core.intake.rendering import Run, placement, render
 from sluice.core.intake.submission import kubernetes_object
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after, moves
+from sluice.core.lifecycle.record import (
+    Change,
+    Intent,
+    IntentKind,
+    State,
+    Workload,
+    after,
+    is_migrating,
+)
 from sluice.core.migrations import cedana
 from sluice.core.values.reasons import Reason
 from sluice.errors import (
@@ -39,13 +47,13 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.configuration import configured, market_of
-from sluice.usecases.migrations.courier import Courier
-from sluice.usecases.migrations.leaving import leaving_spot
+from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
+from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
+from sluice.usecases.migrations.evict_with_checkpoint import EvictWithCheckpoint
 from sluice.usecases.migrations.migrate import Migrate, make_room, waits_at_gate, was_moved
-from sluice.usecases.migrations.parts import HandOut, are_handed_out
-from sluice.usecases.migrations.stopping import find
-from sluice.usecases.migrations.weighing import Weigh
-from sluice.usecases.migrations.yielding import Yield
+from sluice.usecases.migrations.on_demand_fallback import leaving_spot
+from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers, restores_set
+from sluice.usecases.migrations.stop_run import find
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,11 +74,11 @@ class Act:
     observers: Observers
     clock: Clock
     migrate: Migrate
-    weigh: Weigh
+    weigh: AssessCheckpoint
     offerings: Offerings
     pools: Pools
     checkpoints: str = ""
-    courier: Courier | None = None
+    courier: CedanaReconciler | None = None
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
@@ -82,22 +90,24 @@ class Act:
         records = [w for w in named if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
         troubles = self.carry_word(cluster_name, cluster, named)
-        moving = [w for w in records if moves(w)]
+        moving = [w for w in records if is_migrating(w)]
         leaving = leaving_spot(moving, self.catalog, self.pools, self.clock.now())
         moved = self.workloads.get_many(self.migrate(cluster, moving, leaving))
         wanted = [w for w in (*records, *moved) if self.waits_for_dispatch(w)]
-        unwanted = [w for w in records if w.state is State.RECLAIMING and not (moves(w) or w.gone)]
+        unwanted = [
+            w for w in records if w.state is State.RECLAIMING and not (is_migrating(w) or w.gone)
+        ]
         troubles += self.dispatch(cluster_name, cluster, wanted) if wanted else []
         if wanted or moving:
             self.observers.wake(cluster_name)
         if unwanted:
-            end = Yield(self.migrate, self.weigh, self.catalog, self.clock)
+            end = EvictWithCheckpoint(self.migrate, self.weigh, self.catalog, self.clock)
             stopped = self.each(lambda w: end(cluster, w), unwanted)
             self.workloads.apply([change for change in stopped if isinstance(change, Change)])
             troubles += failures(unwanted, stopped)
-        restored = [w for w in records if are_handed_out(w)]
+        restored = [w for w in records if restores_set(w)]
         if restored:
-            hand_out = HandOut(self.workloads, self.migrate.migrations)
+            hand_out = RestoreGangMembers(self.workloads, self.migrate.migrations)
             handed = self.each(lambda w: hand_out(cluster, w), restored)
             troubles += failures(restored, handed)
         if troubles:

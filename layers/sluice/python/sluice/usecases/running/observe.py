@@ -24,7 +24,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Change, State, Workload
 from sluice.core.lifecycle.stuck_pods import warning
 from sluice.core.migrations.cedana import is_saved_by_cedana
-from sluice.core.migrations.marks import FIRST, MOVE, YIELD, said
+from sluice.core.migrations.pod_annotations import EVICT, FIRST, MIGRATE, checkpoint_result
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,
@@ -456,8 +456,8 @@ def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
 
 def fresh_checkpoint(pod: Document) -> tuple[str, str] | None:
     """What names an answered order for a checkpoint outside of a move, be it overtaken by one."""
-    token = found[0] if (found := said(pod)) else ""
-    if not token or token.startswith((FIRST, MOVE, YIELD)):
+    token = found[0] if (found := checkpoint_result(pod)) else ""
+    if not token or token.startswith((FIRST, MIGRATE, EVICT)):
         return None
     return pod["metadata"]["uid"], token
 

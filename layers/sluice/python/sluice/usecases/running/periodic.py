@@ -9,7 +9,7 @@ from sluice.core.clusters.observation import Seen
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations import checkpointing, gangs, periodic
-from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, wish
+from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, request_event
 from sluice.core.migrations.periodic import Observed
 from sluice.ports import Clock, Document, Interruptions, Losses, Nodes
 
@@ -47,12 +47,12 @@ class Periodic:
                     "order": order.name,
                     "reason": rhythm.reason,
                 }
-                self.interruptions.send(wish(CHECKPOINT_REQUESTED, order.at, detail))
+                self.interruptions.send(request_event(CHECKPOINT_REQUESTED, order.at, detail))
         return next_look
 
     def can_be_saved(self, workload: Workload, pods: Sequence[Document], seen: Seen) -> bool:
         """A gang only as a whole; an application is told wherever one of its pods is."""
-        if checkpointing.mode(workload.options) not in checkpointing.DUMPING:
+        if checkpointing.checkpoint_mode(workload.options) not in checkpointing.DUMPING:
             return True
         job = seen.jobs.get((workload.id, workload.generation))
         running = [pod for pod in pods if job_status.running_pod(pod)]

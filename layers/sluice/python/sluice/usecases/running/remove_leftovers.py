@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sluice.core.migrations.leftovers import OLD_MS, Stored, leftovers
+from sluice.core.migrations.orphaned_archives import OLD_MS, StoredArchive, orphaned_archives
 from sluice.ports import Archives, Clock, Migrations, Workloads
 
 LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids
@@ -31,7 +31,7 @@ class RemoveLeftovers:
         turn = now // LOOK_MS
         if turn in self.looked:
             return []
-        of: dict[str, list[Stored]] = {}
+        of: dict[str, list[StoredArchive]] = {}
         for each in self.archives.stored(LOOKS[turn % len(LOOKS)]):
             if now - each.at > OLD_MS:
                 of.setdefault(each.workload, []).append(each)
@@ -39,7 +39,7 @@ class RemoveLeftovers:
         found = [
             uri
             for workload, stored in of.items()
-            for uri in leftovers(
+            for uri in orphaned_archives(
                 stored, records.get(workload), self.migrations.checkpoints(workload), now
             )
         ]

@@ -12,7 +12,7 @@ from sluice.core.lifecycle.record import (
     IntentKind,
     State,
     Workload,
-    moves,
+    is_migrating,
     phase,
 )
 from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError
@@ -99,7 +99,7 @@ class Steer:
                 return Decision(lifecycle.reclaim(workload, intent), "being requeued")
             if workload.state is State.PENDING:
                 return Decision(None, "waits already")
-            if moves(workload):
+            if is_migrating(workload):
                 raise ConflictError(
                     f"workload {workload.id} is being moved and keeps its quota",
                     hint="requeue it once it has its new machine, or cancel it",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.happenings import happenings, unrecorded
-from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, moves
+from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, is_migrating
 from sluice.ports import Bus, Commands, Kicks, Provisions, StreamRecord, Timeline
 
 
@@ -63,7 +63,7 @@ def wants_command(change: StreamRecord) -> bool:
         return not now.gated and (fresh or (before is not None and before.gated))
     if now.state is State.RECLAIMING:
         fenced = now.gone and not (before is not None and before.gone)
-        return (fresh and not now.gone) or (moves(now) and fenced)
+        return (fresh and not now.gone) or (is_migrating(now) and fenced)
     return False
 
 

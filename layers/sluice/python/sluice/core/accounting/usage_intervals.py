@@ -1,4 +1,4 @@
-"""Where the time of a workload went, from its submission to its end: stretches without a gap.
+"""Where the time of a workload went, from its submission to its end: intervals without a gap.
 
 Each begins where the one before ends, so whatever the record lacks or says in the wrong order, they
 add up to the whole. Times in epoch ms.
@@ -16,10 +16,10 @@ from sluice.core.accounting.recovery import has_moved, undone
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import COMES_BACK, ON_CLUSTER, IntentKind, Workload, phase
 from sluice.core.lifecycle.runs import present_run
-from sluice.core.migrations.checkpointing import mode
+from sluice.core.migrations.checkpointing import checkpoint_mode
 
 
-class Kind(StrEnum):
+class IntervalKind(StrEnum):
     """What a workload did with its time."""
 
     WAITING = "waiting"  # it had no quota
@@ -28,14 +28,14 @@ class Kind(StrEnum):
     USEFUL = "useful"
     FAILED = "failed"  # it ran, and the workload failed or was cancelled
     REDONE = "redone"  # it ran, and its successor had to do that again
-    MOVING = "moving"  # from the end of an interrupted run to the start of its successor
+    MIGRATING = "moving"  # from the end of an interrupted run to the start of its successor
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class UsageInterval:
     """`run`: the account of the run that had a machine meanwhile (core.lifecycle.runs), if any."""
 
-    kind: Kind
+    kind: IntervalKind
     begin: int
     end: int
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -44,23 +44,23 @@ class Stretch:
     def ms(self) -> int:
         return self.end - self.begin
 
-    def within(self, since: int, until: int) -> Stretch:
+    def within(self, since: int, until: int) -> UsageInterval:
         """The part of it in a window, which may be empty."""
         begin = min(max(self.begin, since), until)
-        return Stretch(self.kind, begin, max(begin, min(self.end, until)), self.run)
+        return UsageInterval(self.kind, begin, max(begin, min(self.end, until)), self.run)
 
 
-def stretches(workload: Workload, now: int) -> list[Stretch]:
+def usage_intervals(workload: Workload, now: int) -> list[UsageInterval]:
     """From submission to end, or to now; without empty ones."""
     return [each for each in _all(workload, workload.finished_at or now) if each.ms]
 
 
-def loss_untold(workload: Workload, run: Mapping[str, Any]) -> bool:
+def loss_is_unknown(workload: Workload, run: Mapping[str, Any]) -> bool:
     """Whether only the application knows what of a run was done again: it counts as useful."""
     return bool(run["started_at"]) and _lost_ms(workload, run, 0) is None
 
 
-def _all(workload: Workload, end: int) -> Iterator[Stretch]:
+def _all(workload: Workload, end: int) -> Iterator[UsageInterval]:
     walk = _Walk(workload.created_at, end)
     failed = phase(workload) in {"FAILED", "CANCELLED"}
     runs = list(_runs(workload))
@@ -69,16 +69,18 @@ def _all(workload: Workload, end: int) -> Iterator[Stretch]:
         ended = run["ended_at"] or end
         stopped = min(run.get("stopped_at") or ended, ended)
         bound = run.get("bound_at") or run["started_at"] or ended
-        yield walk.to(run["admitted_at"], Kind.MOVING if moved else Kind.WAITING)
-        yield walk.to(min(bound, ended), Kind.MOVING if moved else Kind.PLACING)
+        yield walk.to(run["admitted_at"], IntervalKind.MIGRATING if moved else IntervalKind.WAITING)
+        yield walk.to(min(bound, ended), IntervalKind.MIGRATING if moved else IntervalKind.PLACING)
         # A short Job may end before anybody saw all its pods ready.
         began = run["started_at"] or (bound if run["outcome"] in _ENDED else stopped)
-        yield walk.to(min(began, stopped), Kind.MOVING if moved else Kind.STARTING, run)
+        yield walk.to(
+            min(began, stopped), IntervalKind.MIGRATING if moved else IntervalKind.STARTING, run
+        )
         lost = _lost_ms(workload, run, stopped - walk.at) or 0
-        yield walk.to(stopped - lost, Kind.FAILED if failed else Kind.USEFUL, run)
-        yield walk.to(stopped, Kind.REDONE, run)
-        yield walk.to(ended, Kind.MOVING, run)
-    yield walk.to(end, Kind.WAITING)
+        yield walk.to(stopped - lost, IntervalKind.FAILED if failed else IntervalKind.USEFUL, run)
+        yield walk.to(stopped, IntervalKind.REDONE, run)
+        yield walk.to(ended, IntervalKind.MIGRATING, run)
+    yield walk.to(end, IntervalKind.WAITING)
 
 
 @dataclass
@@ -86,10 +88,12 @@ class _Walk:
     at: int
     end: int
 
-    def to(self, moment: int, kind: Kind, run: Mapping[str, Any] | None = None) -> Stretch:
+    def to(
+        self, moment: int, kind: IntervalKind, run: Mapping[str, Any] | None = None
+    ) -> UsageInterval:
         """The stretch from where the last one ended; empty if the moment is past."""
         begin, self.at = self.at, max(self.at, min(moment, self.end))
-        return Stretch(kind, begin, self.at, run or {})
+        return UsageInterval(kind, begin, self.at, run or {})
 
 
 def _runs(workload: Workload) -> Iterable[Mapping[str, Any]]:
@@ -112,6 +116,6 @@ def _lost_ms(workload: Workload, run: Mapping[str, Any], ran: int) -> int | None
         return None
     if not has_moved(run) and run.get("outcome") not in COMES_BACK:
         return 0
-    if mode(workload.options) is CheckpointMode.APPLICATION:
+    if checkpoint_mode(workload.options) is CheckpointMode.APPLICATION:
         return None
     return ran

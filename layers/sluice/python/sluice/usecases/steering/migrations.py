@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.migrations import checkpointing
-from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, MOVE_REQUESTED, wish
+from sluice.core.migrations.interruption import (
+    CHECKPOINT_REQUESTED,
+    MIGRATION_REQUESTED,
+    request_event,
+)
 from sluice.core.migrations.periodic import can_be_ordered
 from sluice.usecases.refused import ConflictError
 from sluice.usecases.views import Json
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Moves:
+class MigrationRequests:
     """Wishes go the way of EC2's notices, so that one function alone begins moves."""
 
     query: Query
@@ -46,7 +50,7 @@ class Moves:
     def checkpoint(self, caller: Authority, reference: str) -> Json:
         """Save a running workload, which runs on."""
         workload = self.running(caller, reference)
-        if checkpointing.mode(workload.options) is CheckpointMode.NONE:
+        if checkpointing.checkpoint_mode(workload.options) is CheckpointMode.NONE:
             raise ConflictError(
                 f"workload {workload.id} keeps no checkpoints",
                 hint="submit it with `checkpoint: {mode: application}` or `{mode: kubelet}`",
@@ -61,7 +65,7 @@ class Moves:
     def migrate(self, caller: Authority, reference: str) -> Json:
         """Save a running workload and start it again from there, with its quota."""
         workload = self.running(caller, reference)
-        return self.ask(caller, workload, MOVE_REQUESTED, "is being moved")
+        return self.ask(caller, workload, MIGRATION_REQUESTED, "is being moved")
 
     def restore(
         self, caller: Authority, reference: str, *, checkpoint: str = "", dry_run: bool = False
@@ -82,8 +86,10 @@ class Moves:
         found = self.archived(chosen[0])
         if dry_run:
             return self.query.workload(caller, workload.id) | {"result": f"would start {found}"}
-        wish = f"starts again from {chosen[0].uri}"
-        return self.ask(caller, workload, MOVE_REQUESTED, wish, checkpoint=chosen[0].source)
+        request_event = f"starts again from {chosen[0].uri}"
+        return self.ask(
+            caller, workload, MIGRATION_REQUESTED, request_event, checkpoint=chosen[0].source
+        )
 
     def archived(self, checkpoint: Checkpoint) -> str:
         """What is there to start from, in words. Raises ConflictError if it is not whole."""
@@ -113,7 +119,7 @@ class Moves:
         self, caller: Authority, workload: Workload, what: str, result: str, **detail: str
     ) -> Json:
         about = {"workload": workload.id, "by": caller.who, **detail}
-        self.interruptions.send(wish(what, self.clock.now(), about))
+        self.interruptions.send(request_event(what, self.clock.now(), about))
         return self.query.workload(caller, workload.id) | {"result": result}
 
 

@@ -13,16 +13,16 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.core.migrations import gangs
 from sluice.core.migrations.checkpointing import Checkpoint, Part
-from sluice.core.migrations.compatibility import node_labels
-from sluice.core.migrations.marks import RESTORE_DIGEST, RESTORE_FROM
+from sluice.core.migrations.cpu_compatibility import node_labels
+from sluice.core.migrations.pod_annotations import RESTORE_DIGEST, RESTORE_FROM
 from sluice.core.values.reasons import Reason
 from sluice.ports import Cluster, Document, Migrations, Workloads
 from sluice.usecases.migrations.migrate import make_room
-from sluice.usecases.migrations.stopping import pods_of
+from sluice.usecases.migrations.stop_run import pods_of
 
 
 @dataclass(frozen=True)
-class HandOut:
+class RestoreGangMembers:
     """Only a set that the catalogue names is handed out, so that no run starts from half of one."""
 
     workloads: Workloads
@@ -49,7 +49,7 @@ class HandOut:
             cluster.patch("Pod", at["namespace"], at["name"], released(pod, part))
 
 
-def are_handed_out(workload: Workload) -> bool:
+def restores_set(workload: Workload) -> bool:
     return workload.state is State.DISPATCHED and gangs.is_set(workload.restore_from)
 
 

@@ -16,6 +16,6 @@ Source: facts, checkpoint-restore §3. A kubelet says no more than that CRIU fai
 """
 
 
-def lasting(why: str) -> str:
+def lasting_cause(why: str) -> str:
     """Why it is hopeless to save the same processes again; empty if it is not known to be."""
     return next((meaning for words, meaning in _LASTING if words in why), "")

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from sluice.core.lifecycle.record import COMES_BACK, State, Workload
-from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, mode
-from sluice.core.migrations.migration import Saved
+from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, checkpoint_mode
+from sluice.core.migrations.migration import PodCheckpoint
 
 
 def may_be_saved(workload: Workload) -> bool:
@@ -22,11 +22,11 @@ def may_be_saved(workload: Workload) -> bool:
         and workload.intent is not None
         and workload.intent.kind in COMES_BACK
         and bool(workload.started_at)
-        and mode(workload.options) in DUMPING
+        and checkpoint_mode(workload.options) in DUMPING
     )
 
 
-def account(saved: Iterable[Saved], made: Checkpoint) -> dict[str, Any]:
+def run_entry(saved: Iterable[PodCheckpoint], made: Checkpoint) -> dict[str, Any]:
     """What its run's entry in `runs` says of the dump from which its next run starts.
 
     The time from its last work to its end, in which it holds its place for nothing, is its own.

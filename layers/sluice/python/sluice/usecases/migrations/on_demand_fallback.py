@@ -34,7 +34,7 @@ def leaving_spot(
 
 
 @dataclass(frozen=True)
-class Room:
+class OnDemandQuota:
     """The quota of flavors that stay, as their ledgers tell it now; a proposal, no reservation."""
 
     queues: QueueCatalog

@@ -11,15 +11,15 @@ from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.at_risk import AtRisk
 from sluice.ports import Clock, Cluster, Clusters, Migrations, Nodes
-from sluice.usecases.migrations.stopping import find, pods_of
+from sluice.usecases.migrations.stop_run import find, pods_of
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class CheckpointAssessment:
     """The decision with its numbers; `pods` are those that are saved together, by name."""
 
     driver: CheckpointMode
-    fit: checkpointing.Fit
+    fit: checkpointing.CheckpointFit
     reason: str
     numbers: Mapping[str, Any]
     grace_ms: int
@@ -27,11 +27,11 @@ class Weighed:
 
     @property
     def dumped(self) -> bool:
-        return self.fit.action is checkpointing.Action.DUMP
+        return self.fit.action is checkpointing.CheckpointAction.DUMP
 
 
 @dataclass(frozen=True)
-class Weigh:
+class AssessCheckpoint:
     """The machines tell what they can do, earlier checkpoints what saving takes.
 
     `clusters` are asked for nodes that the inventory does not know yet; None: nobody is.
@@ -50,18 +50,18 @@ class Weigh:
         left_ms: int,
         *,
         restores: bool = False,
-    ) -> Weighed:
+    ) -> CheckpointAssessment:
         """`row` of the inventory is of the machine of `each.pods`; `left_ms` until its end.
 
         Who `restores` another checkpoint does not want what is on the machine any more.
         """
         workload = each.workload
-        asked = checkpointing.mode(workload.options)
+        asked = checkpointing.checkpoint_mode(workload.options)
         rows = self.rows(name, row, each)
         containers = max(len(pod["spec"]["containers"]) for pod in each.all_pods)
         gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in workload.pod_sets)
-        chosen = checkpointing.select(
-            asked, worst(rows), containers=containers, gpus=gpus, gang=each.no_set
+        chosen = checkpointing.select_driver(
+            asked, common_capability(rows), containers=containers, gpus=gpus, gang=each.no_set
         )
         kept = self.migrations.checkpoints(workload.id)
         together = gangs.most_on_one_node(each.all_pods)  # the slowest node decides for all
@@ -71,19 +71,21 @@ class Weigh:
             size=checkpointing.size_of(kept, workload.pod_sets, together),
             left_ms=left_ms,
             grace_ms=grace,
-            bandwidth=checkpointing.observed(kept, checkpointing.Bandwidth()),
+            bandwidth=checkpointing.observed_bandwidth(kept, checkpointing.Bandwidth()),
         )
         if restores:
-            fit = checkpointing.Fit(checkpointing.Action.LET_GO, 0, 0, 0, "a user restores it")
+            fit = checkpointing.CheckpointFit(
+                checkpointing.CheckpointAction.LET_GO, 0, 0, 0, "a user restores it"
+            )
         why = "" if chosen.driver is asked else f" ({asked}: {chosen.reason})"
         numbers: dict[str, Any] = fit.numbers() | {"unsaved_ms": each.unsaved_ms}
-        dumped = fit.action is checkpointing.Action.DUMP
+        dumped = fit.action is checkpointing.CheckpointAction.DUMP
         saved = each.all_pods if dumped else each.pods
         if dumped and len(saved) > 1:
             why = f" of {len(saved)} parts on {len(rows)} nodes"
             numbers |= {"parts": len(saved), "nodes": len(rows)}
         names = tuple(sorted(pod["metadata"]["name"] for pod in saved))
-        return Weighed(chosen.driver, fit, fit.sentence + why, numbers, grace, names)
+        return CheckpointAssessment(chosen.driver, fit, fit.sentence + why, numbers, grace, names)
 
     def row_of(self, name: str, node: str) -> Mapping[str, Any]:
         """What the inventory says of a node; its name alone if it does not know it yet."""
@@ -100,7 +102,7 @@ class Weigh:
         known = {row["node"]: row}
         if names - known.keys():
             known = {one["node"]: one for one in self.nodes.of(name)} | known
-        dumped = checkpointing.mode(each.workload.options) in checkpointing.DUMPING
+        dumped = checkpointing.checkpoint_mode(each.workload.options) in checkpointing.DUMPING
         able = {node for node, one in known.items() if checkpointing.capability(one).kubelet}
         if self.clusters and dumped and names - able:
             nodes, _ = self.clusters.cluster(name).list("Node")
@@ -112,7 +114,7 @@ class Weigh:
 def with_gang(cluster: Cluster, each: AtRisk) -> AtRisk:
     """Together with the members on other machines, if all are saved or none."""
     workload = each.workload
-    dumped = checkpointing.mode(workload.options) in checkpointing.DUMPING
+    dumped = checkpointing.checkpoint_mode(workload.options) in checkpointing.DUMPING
     if not dumped or gangs.members(workload) == 1:
         return each
     pods = pods_of(cluster, workload)
@@ -123,7 +125,7 @@ def with_gang(cluster: Cluster, each: AtRisk) -> AtRisk:
     )
 
 
-def worst(rows: Sequence[Mapping[str, Any]]) -> checkpointing.Capability:
+def common_capability(rows: Sequence[Mapping[str, Any]]) -> checkpointing.Capability:
     """What all of these machines can do."""
     for row in rows:
         found = checkpointing.capability(row)

@@ -15,19 +15,19 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.record import Intent, IntentKind, Workload
 from sluice.core.migrations import cedana
-from sluice.core.migrations.cedana import Progress, Restoring, Saving
-from sluice.core.migrations.marks import DONE, ORDER, marks_on
+from sluice.core.migrations.cedana import ActionProgress, Restoring, Saving
+from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of
 from sluice.core.values.reasons import Reason
 from sluice.errors import CedanaRefused
 from sluice.ports import Cedanas, Clock, Cluster, Document, Timeline, Workloads
 from sluice.usecases.migrations.migrate import make_room
-from sluice.usecases.migrations.stopping import find, remove
+from sluice.usecases.migrations.stop_run import find, remove
 
 AT_ONCE_SECONDS = 1  # never 0: Kubernetes would forget the pod before its node has ended it
 
 
 @dataclass(frozen=True)
-class Courier:
+class CedanaReconciler:
     """Raises CedanaError or ClusterError; the next look goes on from there."""
 
     workloads: Workloads
@@ -52,7 +52,7 @@ class Courier:
         service, uid = self.cedanas.of(name), pod["metadata"]["uid"]
         asked, known = cedana.saving(pod), ""
         if asked is None:
-            asked = Saving(marks_on(pod)[ORDER], self.clock.now(), service.newest(uid))
+            asked = Saving(annotations_of(pod)[ORDER], self.clock.now(), service.newest(uid))
             marked = patched(cluster, pod, cedana.marked(pod, cedana.SAVING, asked))
             if marked is None:
                 return
@@ -182,12 +182,12 @@ class Courier:
 
     def failure(self, name: str, stand_in: Document, asked: Restoring) -> str:
         """Why no pod will come of it any more; empty while one may."""
-        if marks_on(stand_in).get(cedana.VOID):
+        if annotations_of(stand_in).get(cedana.VOID):
             return "an administrator says that nothing was restored"
         if not asked.action:
             return ""
         seen = self.cedanas.of(name).look(asked.action)
-        return (seen.details or "no details") if seen.progress is Progress.FAILED else ""
+        return (seen.details or "no details") if seen.progress is ActionProgress.FAILED else ""
 
     def tell_of_waiting(self, workload: Workload, stand_in: Document, asked: Restoring) -> None:
         told = cedana.waiting(stand_in, asked)

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sluice.core.migrations.gangs import part_of
-from sluice.core.migrations.interruption import Kind
-from sluice.core.migrations.migration import Migration, Saved
+from sluice.core.migrations.interruption import NoticeKind
+from sluice.core.migrations.migration import Migration, PodCheckpoint
 
 ORDER: Final = "sluice.dev/checkpoint-order"
 """Save the pod now; the value names the order, so that a repetition is none."""
-MOVE: Final = "move-"
+MIGRATE: Final = "move-"
 """How the order of a move begins after which the pod stands still."""
 FIRST: Final = "first-"
 """How the order of a move begins after which the pod works on."""
-YIELD: Final = "yield-"
+EVICT: Final = "yield-"
 """How the order begins after which a pod stands still that makes room for others."""
 DONE: Final = "sluice.dev/checkpoint-done"
 """The answer, as JSON: `{order, error, at}`, or, with `held` only if the pod stands still,
@@ -37,30 +37,30 @@ LEAVING: Final = "sluice.dev/leaving"
 
 def order_of(move: Migration) -> str:
     """The dump that its pods are to answer for."""
-    if move.kind == Kind.YIELD:
-        return f"{YIELD}{move.generation}"
+    if move.kind == NoticeKind.EVICTION:
+        return f"{EVICT}{move.generation}"
     if move.last_at:
-        return f"{MOVE}{move.generation}"
+        return f"{MIGRATE}{move.generation}"
     return move.first_order or f"{FIRST}{move.generation}"
 
 
 def under_way(pods: Sequence[Mapping[str, Any]]) -> str:
     """The order of an extra checkpoint that all of them bear and none has answered, or nothing."""
-    (name, *others) = {marks_on(pod).get(ORDER, "") for pod in pods} or {""}
-    extra = bool(name) and not others and not name.startswith((FIRST, MOVE, YIELD))
-    return name if extra and all(answer(pod) is None for pod in pods) else ""
+    (name, *others) = {annotations_of(pod).get(ORDER, "") for pod in pods} or {""}
+    extra = bool(name) and not others and not name.startswith((FIRST, MIGRATE, EVICT))
+    return name if extra and all(ordered_result(pod) is None for pod in pods) else ""
 
 
-def marks_on(pod: Mapping[str, Any]) -> Mapping[str, str]:
+def annotations_of(pod: Mapping[str, Any]) -> Mapping[str, str]:
     return pod["metadata"].get("annotations") or {}
 
 
-def said(pod: Mapping[str, Any]) -> tuple[str, Saved | str] | None:
+def checkpoint_result(pod: Mapping[str, Any]) -> tuple[str, PodCheckpoint | str] | None:
     """The newest answer and its order, which the pod may not bear any more; None: no word yet.
 
     It is a checkpoint, or why there is none.
     """
-    marks = marks_on(pod)
+    marks = annotations_of(pod)
     try:
         done = json.loads(marks.get(DONE, "null"))
         if not done:
@@ -70,7 +70,7 @@ def said(pod: Mapping[str, Any]) -> tuple[str, Saved | str] | None:
             return order, str(error)
         took = int(float(done.get("seconds", 0)) * 1000)
         size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
-        return order, Saved(
+        return order, PodCheckpoint(
             str(done["uri"]),
             size,
             took,
@@ -85,20 +85,20 @@ def said(pod: Mapping[str, Any]) -> tuple[str, Saved | str] | None:
         return marks.get(ORDER, ""), f"the node's answer cannot be read: {error}"
 
 
-def answer(pod: Mapping[str, Any]) -> Saved | str | None:
+def ordered_result(pod: Mapping[str, Any]) -> PodCheckpoint | str | None:
     """What became of the order that the pod bears; None: no word yet."""
-    found = said(pod)
-    return found[1] if found and found[0] == marks_on(pod).get(ORDER, "") else None
+    found = checkpoint_result(pod)
+    return found[1] if found and found[0] == annotations_of(pod).get(ORDER, "") else None
 
 
-def answer_to(order: str, pod: Mapping[str, Any]) -> Saved | str | None:
+def result_of_order(order: str, pod: Mapping[str, Any]) -> PodCheckpoint | str | None:
     """What became of this very order; None also if the pod bears another one."""
-    return answer(pod) if marks_on(pod).get(ORDER) == order else None
+    return ordered_result(pod) if annotations_of(pod).get(ORDER) == order else None
 
 
-def answered_at(pod: Mapping[str, Any]) -> int:
+def result_at(pod: Mapping[str, Any]) -> int:
     """When the newest answer was begun (epoch ms), whatever it says; 0 if that is not known."""
     try:
-        return int(json.loads(marks_on(pod).get(DONE, "null"))["at"])
+        return int(json.loads(annotations_of(pod).get(DONE, "null"))["at"])
     except (ValueError, TypeError, KeyError):
         return 0

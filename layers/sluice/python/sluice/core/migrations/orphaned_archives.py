@@ -19,7 +19,7 @@ OLD_MS: Final = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredArchive:
     """One archive of a pod, as the bucket lists it; `at` is when it was complete (epoch ms)."""
 
     uri: str
@@ -28,8 +28,8 @@ class Stored:
     at: int
 
 
-def leftovers(
-    stored: Iterable[Stored], record: Workload | None, kept: Sequence[Checkpoint], now: int
+def orphaned_archives(
+    stored: Iterable[StoredArchive], record: Workload | None, kept: Sequence[Checkpoint], now: int
 ) -> list[str]:
     """Addresses of those archives of one workload that are to be removed.
 
@@ -39,7 +39,7 @@ def leftovers(
     whole = [each for each in kept if not each.removed]
     named = {piece.uri for each in whole for piece in each.pieces}
 
-    def is_over(archive: Stored) -> bool:
+    def is_over(archive: StoredArchive) -> bool:
         if record is None or record.state in TERMINAL or archive.generation < record.generation:
             return True
         return any(e.generation == archive.generation and e.at > archive.at for e in whole)

@@ -10,50 +10,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.record import Change, Workload
-from sluice.core.migrations import at_risk, migration, story, yielding
+from sluice.core.migrations import at_risk, migration, migration_timeline, victim_checkpoint
 from sluice.core.migrations.at_risk import AtRisk
 from sluice.core.migrations.checkpointing import MARGIN_MS
-from sluice.core.migrations.decisions import Step
-from sluice.core.migrations.interruption import Kind
+from sluice.core.migrations.decisions import SourceStep
+from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration
 from sluice.ports import Catalog, Clock, Cluster, Document
 from sluice.usecases.configuration import configured
+from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint, with_gang
 from sluice.usecases.migrations.migrate import Migrate
-from sluice.usecases.migrations.stopping import pods_of, stop
-from sluice.usecases.migrations.weighing import Weigh, with_gang
+from sluice.usecases.migrations.stop_run import pods_of, stop
 
 
 @dataclass(frozen=True)
-class Yield:
+class EvictWithCheckpoint:
     """Level-triggered like `act`: looks at record and cluster, and does what is due."""
 
     migrate: Migrate
-    weigh: Weigh
+    weigh: AssessCheckpoint
     catalog: Catalog
     clock: Clock
 
     def __call__(self, cluster: Cluster, workload: Workload) -> Change | None:
         """What is proven of its end, if anything; see `stopping.stop`."""
-        record = self.record_of(cluster, workload) if yielding.may_be_saved(workload) else None
+        record = (
+            self.record_of(cluster, workload) if victim_checkpoint.may_be_saved(workload) else None
+        )
         if record is None:
             return stop(cluster, workload, self.clock.now())
         record, step = self.migrate.look_after(cluster, workload, record)
-        if step is Step.WAIT:
+        if step is SourceStep.WAIT:
             return None
         if not record.stopping_at:  # once more, for the lines of who died after a step
-            self.migrate.timeline.append(list(story.story(record, workload)))
+            self.migrate.timeline.append(list(migration_timeline.timeline_events(record, workload)))
         return self.migrate.end(cluster, workload, record)
 
     def record_of(self, cluster: Cluster, workload: Workload) -> Migration | None:
         """The account of its last dump, begun at the first look; None if none is tried."""
         migrations = self.migrate.migrations
-        known = migrations.get(migration.yield_id(workload.id, workload.generation))
+        known = migrations.get(migration.eviction_id(workload.id, workload.generation))
         if known is not None:
             return known
         policies = configured(self.catalog.snapshot()).policies
         within_ms = policies.save_victims_ms(workload.root)
         pods = tuple(pods_of(cluster, workload))
-        if not (within_ms and pods and all(map(at_work, pods))):
+        if not (within_ms and pods and all(map(can_be_dumped, pods))):
             return None
         now = self.clock.now()
         kept = migrations.checkpoints(workload.id)
@@ -69,7 +71,7 @@ class Yield:
             cluster=workload.cluster,
             instance=str(row.get("instance", "")),
             node=node,
-            kind=Kind.YIELD.value,
+            kind=NoticeKind.EVICTION.value,
             noticed_at=now,
             received_at=now,
             deadline=deadline,
@@ -82,11 +84,11 @@ class Yield:
             last_at=now if weighed.dumped else 0,
         )
         begun = migrations.create(made)
-        self.migrate.timeline.append(list(story.story(begun, workload)))
+        self.migrate.timeline.append(list(migration_timeline.timeline_events(begun, workload)))
         return begun
 
 
-def at_work(pod: Document) -> bool:
+def can_be_dumped(pod: Document) -> bool:
     """Whether there is something to save, and nobody has told the pod to go yet."""
     running = (pod.get("status") or {}).get("phase") == "Running"
     return running and not pod["metadata"].get("deletionTimestamp")

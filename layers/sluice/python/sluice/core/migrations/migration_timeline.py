@@ -9,11 +9,14 @@ from typing import Any, Final
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Workload
-from sluice.core.migrations.interruption import LOSSES, Kind
-from sluice.core.migrations.migration import Migration, Saved, Stage
-from sluice.core.migrations.standstill import downtime_ms
+from sluice.core.migrations.downtime import downtime_ms
+from sluice.core.migrations.interruption import LOSSES, NoticeKind
+from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
 
-_CAUSES: Final[Mapping[str, str]] = {Kind.REQUEST: "the wish", Kind.YIELD: "it was told to go"}
+_CAUSES: Final[Mapping[str, str]] = {
+    NoticeKind.REQUEST: "the wish",
+    NoticeKind.EVICTION: "it was told to go",
+}
 _LINES: Final[Sequence[tuple[str, str]]] = (
     ("noticed_at", "InterruptionNoticed"),
     ("received_at", "CheckpointDecided"),
@@ -27,7 +30,7 @@ _LINES: Final[Sequence[tuple[str, str]]] = (
 )
 
 
-def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
+def timeline_events(migration: Migration, workload: Workload) -> Iterator[Happening]:
     """The lines of the timeline that the record tells so far; told again, they change nothing."""
     told = replace(workload, generation=migration.generation)
     yield from _of_first(migration, told)
@@ -35,7 +38,7 @@ def story(migration: Migration, workload: Workload) -> Iterator[Happening]:
         if at := getattr(migration, attribute):
             if what == "LastCheckpointDecided" and not migration.last_reason:
                 continue  # the only one: CheckpointDecided says it
-            if what == "InterruptionNoticed" and migration.kind == Kind.YIELD:
+            if what == "InterruptionNoticed" and migration.kind == NoticeKind.EVICTION:
                 continue  # the workload's own record says why it stops
             if what == "CheckpointCompleted" and migration.saved == migration.first:
                 what = "LastCheckpointDecided"  # noqa: PLW2901 - against another dump
@@ -54,16 +57,16 @@ def _of_first(m: Migration, told: Workload) -> Iterator[Happening]:
         yield Happening(told, m.first_at, "CheckpointFailed", f"{m.first_error}; it works on")
 
 
-def _saved(saved: Mapping[str, Saved]) -> tuple[str, dict[str, Any]]:
+def _saved(saved: Mapping[str, PodCheckpoint]) -> tuple[str, dict[str, Any]]:
     every = list(saved.values())
     detail = {"bytes": sum(s.size for s in every), "took_ms": max(s.took_ms for s in every)}
-    return how_saved(every), detail
+    return checkpoint_summary(every), detail
 
 
-def news(before: Migration, now: Migration, workload: Workload) -> list[Happening]:
+def new_events(before: Migration, now: Migration, workload: Workload) -> list[Happening]:
     """The lines that a step adds to the story."""
-    known = list(story(before, workload))
-    return [line for line in story(now, workload) if line not in known]
+    known = list(timeline_events(before, workload))
+    return [line for line in timeline_events(now, workload) if line not in known]
 
 
 def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
@@ -89,7 +92,7 @@ def _told(m: Migration, what: str) -> tuple[str, dict[str, Any]]:
 
 
 def _noticed(m: Migration) -> tuple[str, dict[str, Any]]:
-    if m.kind == Kind.REQUEST:
+    if m.kind == NoticeKind.REQUEST:
         return f"a user asked to move it from {m.node}", {"kind": m.kind}
     # As it was heard first: a later notice may know of an earlier end.
     left = max(0, m.numbers.get("left_ms", m.deadline - m.received_at)) / 1000
@@ -108,7 +111,7 @@ def _source(m: Migration) -> str:
     return "the beginning" if alone else "what it saved itself, if any"
 
 
-def how_saved(saved: Sequence[Saved]) -> str:
+def checkpoint_summary(saved: Sequence[PodCheckpoint]) -> str:
     """For people: how much, how long; of a gang also how far apart in time its parts are."""
     size, took = sum(one.size for one in saved), max(one.took_ms for one in saved)
     text = f"{size / 1e6:.1f} MB saved in {took / 1000:.1f} s"

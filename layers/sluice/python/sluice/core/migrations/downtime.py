@@ -6,8 +6,8 @@ from typing import Any
 
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Workload
-from sluice.core.migrations.checkpointing import Action, mode
-from sluice.core.migrations.interruption import Kind
+from sluice.core.migrations.checkpointing import CheckpointAction, checkpoint_mode
+from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration
 
 
@@ -23,7 +23,7 @@ def paused_until(migration: Migration, workload: Workload) -> int:
     """
     recovery = workload.options.get("recovery") or {}
     pause = 1000 * int(recovery.get("backoff_seconds", 0))
-    return stopped_at(migration) + pause if pause and migration.kind != Kind.REQUEST else 0
+    return stopped_at(migration) + pause if pause and migration.kind != NoticeKind.REQUEST else 0
 
 
 def stopped_at(migration: Migration) -> int:
@@ -37,7 +37,7 @@ def stopped_at(migration: Migration) -> int:
     return migration.fenced_at or migration.stopping_at or migration.restoring_at
 
 
-def account(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
+def run_entry(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
     """What the ended run's entry in `runs` says of the move (core.accounting.recovery).
 
     `good_at`: when the state was taken that its successor starts from, 0 if that is the beginning
@@ -54,10 +54,12 @@ def account(migration: Migration, workload: Workload, good_at: int) -> dict[str,
     }
     if migration.checkpoint:  # a user went back to it: what came after it is done again
         found["back_to"] = good_at
-    told_to_go = migration.action is Action.SIGNAL and not (good_at or migration.checkpoint)
-    if mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
+    told_to_go = migration.action is CheckpointAction.SIGNAL and not (
+        good_at or migration.checkpoint
+    )
+    if checkpoint_mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
         found["self_saved"] = True
-    elif mode(workload.options) is not CheckpointMode.APPLICATION:
+    elif checkpoint_mode(workload.options) is not CheckpointMode.APPLICATION:
         # A restore from an older generation's checkpoint loses no more than this run did.
         began = workload.started_at or stopped
         found["lost_ms"] = max(0, stopped - max(began, good_at))

@@ -13,11 +13,11 @@ from sluice.core.migrations.interruption import (
     LOSSES,
     Notice,
     ReservationNotice,
-    Unreadable,
-    read,
+    UnreadableEvent,
+    read_event,
 )
 from sluice.errors import SluiceError
-from sluice.usecases.migrations.interrupt import Handled, Interrupt
+from sluice.usecases.migrations.interrupt import Interrupt, NoticeOutcome
 
 BESIDE: Final = 4
 """Machines handled at once by one Lambda; each asks a cluster some ten times."""
@@ -26,16 +26,16 @@ _NOTHING: Final[Worth] = (-(2**63), 0)
 
 
 @dataclass(frozen=True)
-class ManyNotices:
+class HandleNotices:
     interrupt: Interrupt
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(BESIDE))
 
     def __call__(
         self, bodies: Mapping[str, str], *, account: str, region: str
-    ) -> dict[str, Future[list[Handled]]]:
+    ) -> dict[str, Future[list[NoticeOutcome]]]:
         """What becomes of each message, by its id; a Future raises what its message alone met."""
 
-        def handle(body: str) -> list[Handled]:
+        def handle(body: str) -> list[NoticeOutcome]:
             return self.interrupt(json.loads(body), account=account, region=region)
 
         return {key: self.pool.submit(handle, bodies[key]) for key in self.dearest_first(bodies)}
@@ -60,9 +60,11 @@ class ManyNotices:
 def _warnings(body: str) -> list[Notice]:
     """The machines of which a message says that they will go; nothing of any other message."""
     try:
-        heard = read(json.loads(body))
+        heard = read_event(json.loads(body))
     except ValueError:
         return []
-    if not isinstance(heard, list | tuple) or isinstance(heard, Unreadable | ReservationNotice):
+    if not isinstance(heard, list | tuple) or isinstance(
+        heard, UnreadableEvent | ReservationNotice
+    ):
         return []
     return [each for each in heard if each.kind not in LOSSES | ADVICE]
