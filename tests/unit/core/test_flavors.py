@@ -19,7 +19,8 @@ from sluice.core.config.model import (
     TaintEffect,
     Toleration,
 )
-from sluice.core.scheduling.flavors import mismatch, required_checks
+from sluice.core.scheduling.flavor_assigner import required_checks
+from sluice.core.scheduling.request_shape import mismatch
 from sluice.core.values.reasons import Reason
 
 from tests.unit.core.builders import (

@@ -120,7 +120,7 @@ def exceeded(scheduler: Scheduler, world: World) -> list[str]:
         for key, used in scheduler.usage(name).items():
             cell = tree.cell_index[key]
             limit = tree.borrowing_limit[cell][at]
-            most = tree.subtree[cell][at] + (limit or 0)
+            most = tree.subtree_quota[cell][at] + (limit or 0)
             if used > most and (at == 0 or limit is not None):
                 found.append(f"{name} uses {used} of {most}")
     return found

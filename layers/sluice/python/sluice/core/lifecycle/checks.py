@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sluice.core.config.model import BUDGET_CHECK, CheckState, StopPolicy
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State
-from sluice.core.scheduling.flavors import required_checks
+from sluice.core.scheduling.flavor_assigner import required_checks
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason
 

@@ -14,7 +14,7 @@ from sluice.core.clusters.placement import Health
 from sluice.core.config.model import Gate
 from sluice.core.lifecycle.record import PodSetAssignment
 from sluice.core.passes.placement_preferences import allowed_clusters
-from sluice.core.scheduling.flavors import PODS
+from sluice.core.scheduling.request_shape import PODS
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:

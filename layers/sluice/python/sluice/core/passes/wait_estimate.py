@@ -67,8 +67,8 @@ def estimate_wait(
     strict: bool,
 ) -> Range:
     """When the last of the line gets its quota; the tree counts the holders and is left alone."""
-    least = _wait(tree.twin(), holding, line, strict=strict, at_most=False)
-    most = _wait(tree.twin(), holding, line, strict=strict, at_most=True)
+    least = _wait(tree.copy_with_usage(), holding, line, strict=strict, at_most=False)
+    most = _wait(tree.copy_with_usage(), holding, line, strict=strict, at_most=True)
     return least or 0, most if most is None else max(most, least or 0)
 
 

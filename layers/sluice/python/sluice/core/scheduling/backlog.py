@@ -1,7 +1,8 @@
 """The backlog of one ClusterQueue, indexed so that its depth does not matter to a decision.
 
-Workloads that a pass cannot tell apart form a line: first in, first out. One verdict on the front
-of a line holds for all of it, so a million equal workloads cost as much as one.
+Workloads that a pass cannot tell apart form an equivalence class: first in, first out. One verdict
+on the front of a class holds for all of it, so a million equal workloads cost as much as one.
+Source: Kueue's scheduling equivalence hash.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sluice.core.config.model import WorkloadInfo
-    from sluice.core.scheduling.flavors import Shape
+    from sluice.core.scheduling.request_shape import Shape
 
-# Ordering time, sequence, id, the workload and its line; ids are unique, so the rest is never
+# Ordering time, sequence, id, the workload and its class; ids are unique, so the rest is never
 # compared.
 QueuedItem: TypeAlias = tuple[int, int, str, "WorkloadInfo", "EquivalenceClass"]
 Position: TypeAlias = tuple[int, int, int, str]
@@ -34,15 +35,15 @@ class EquivalenceClass:
         "_late",
         "_waiting",
         "entry",
-        "lane",
+        "heap",
         "limited",
         "parked",
         "priority",
         "shape",
     )
 
-    def __init__(self, backlog: Backlog, lane: ClassHeap, shape: Shape, priority: int) -> None:
-        self.lane = lane
+    def __init__(self, backlog: Backlog, heap: ClassHeap, shape: Shape, priority: int) -> None:
+        self.heap = heap
         self.shape = shape
         self.priority = priority
         self.parked = False
@@ -91,17 +92,17 @@ class EquivalenceClass:
 
 @dataclass(slots=True, eq=False)
 class ClassHeap:
-    """The lines of one LocalQueue where past usage orders LocalQueues, else of a whole queue."""
+    """The classes of one LocalQueue where past usage orders LocalQueues, else of a whole queue."""
 
     local_queue: str | None
-    heap: list[tuple[Position, EquivalenceClass]]
+    entries: list[tuple[Position, EquivalenceClass]]
 
     def head(self) -> tuple[Position, EquivalenceClass] | None:
-        """The foremost active line with its position."""
-        heap = self.heap
-        while heap and heap[0][1].entry is not heap[0]:
-            heappop(heap)
-        return heap[0] if heap else None
+        """The foremost active class with its position."""
+        entries = self.entries
+        while entries and entries[0][1].entry is not entries[0]:
+            heappop(entries)
+        return entries[0] if entries else None
 
 
 class Backlog:
@@ -111,82 +112,82 @@ class Backlog:
         """`rank` turns priority and ordering time into the primary sort key."""
         self.rank = rank
         self.waiting: dict[str, QueuedItem] = {}
-        self.lanes: dict[str | None, ClassHeap] = {}
+        self.heaps: dict[str | None, ClassHeap] = {}
         self.parked: dict[EquivalenceClass, None] = {}
         # Parked lines to look at again, the foremost last, each with the position of its front.
         self.rousable: list[tuple[Position, EquivalenceClass]] = []
 
-    def add(self, workload: WorkloadInfo, line: EquivalenceClass) -> None:
-        item = (workload.queued_at_ms, workload.sequence, workload.id, workload, line)
+    def add(self, workload: WorkloadInfo, eq_class: EquivalenceClass) -> None:
+        item = (workload.queued_at_ms, workload.sequence, workload.id, workload, eq_class)
         self.waiting[workload.id] = item
-        line.push(item)
-        if not line.parked:
-            entry = line.entry
+        eq_class.push(item)
+        if not eq_class.parked:
+            entry = eq_class.entry
             if entry is None or item[:3] < entry[0][1:]:
-                self.offer(line)
+                self.offer(eq_class)
         elif self.rousable:
             self.rouse()
 
     def discard(self, workload_id: str) -> None:
-        """Forgets a workload; its line drops it when it comes to the front."""
-        line = self.waiting.pop(workload_id)[4]
-        if line.entry is not None and line.entry[0][3] == workload_id:
-            self.offer(line)
-        elif line.parked and self.rousable:
+        """Forgets a workload; its class drops it when it comes to the front."""
+        eq_class = self.waiting.pop(workload_id)[4]
+        if eq_class.entry is not None and eq_class.entry[0][3] == workload_id:
+            self.offer(eq_class)
+        elif eq_class.parked and self.rousable:
             self.rouse()
 
-    def offer(self, line: EquivalenceClass) -> None:
-        """Puts an active line where its front belongs; an empty line leaves the order."""
-        position = self.position(line)
+    def offer(self, eq_class: EquivalenceClass) -> None:
+        """Puts an active class where its front belongs; an empty class leaves the order."""
+        position = self.position(eq_class)
         if position is None:
-            line.entry = None
+            eq_class.entry = None
             return
-        line.entry = (position, line)
-        heappush(line.lane.heap, line.entry)
+        eq_class.entry = (position, eq_class)
+        heappush(eq_class.heap.entries, eq_class.entry)
 
-    def park(self, line: EquivalenceClass) -> None:
-        """Takes a line out of the order until `wake`."""
-        line.entry = None
-        line.parked = True
-        self.parked[line] = None
+    def park(self, eq_class: EquivalenceClass) -> None:
+        """Takes a class out of the order until `wake`."""
+        eq_class.entry = None
+        eq_class.parked = True
+        self.parked[eq_class] = None
 
-    def wake(self, line: EquivalenceClass) -> None:
-        """Returns a parked line to the order."""
-        line.parked = False
-        del self.parked[line]
-        self.offer(line)
+    def wake(self, eq_class: EquivalenceClass) -> None:
+        """Returns a parked class to the order."""
+        eq_class.parked = False
+        del self.parked[eq_class]
+        self.offer(eq_class)
 
     def rouse(self) -> None:
-        """Has every parked line looked at again, in the order of the queue."""
+        """Has every parked class looked at again, in the order of the queue."""
         found: list[tuple[Position, EquivalenceClass]] = []
-        for line in [*self.parked]:
-            position = self.position(line)
+        for eq_class in [*self.parked]:
+            position = self.position(eq_class)
             if position is None:
-                self.wake(line)  # it is empty
+                self.wake(eq_class)  # it is empty
             else:
-                found.append((position, line))
+                found.append((position, eq_class))
         if len(found) > 1:
             found.sort(reverse=True)
         self.rousable = found
 
-    def position(self, line: EquivalenceClass) -> Position | None:
-        """Where the front of a line stands, or None for an empty line."""
-        item = line.front()
-        return None if item is None else (self.rank(line.priority, item[0]), *item[:3])
+    def position(self, eq_class: EquivalenceClass) -> Position | None:
+        """Where the front of a class stands, or None for an empty class."""
+        item = eq_class.front()
+        return None if item is None else (self.rank(eq_class.priority, item[0]), *item[:3])
 
     def head(self, usage: Callable[[str], float] | None) -> EquivalenceClass | None:
-        """The line to look at next: least past usage first, then priority and time."""
-        if len(self.lanes) == 1:
-            (lane,) = self.lanes.values()
-            entry = lane.head()
+        """The class to look at next: least past usage first, then priority and time."""
+        if len(self.heaps) == 1:
+            (heap,) = self.heaps.values()
+            entry = heap.head()
             return None if entry is None else entry[1]
         best: tuple[float, Position] | None = None
         found: EquivalenceClass | None = None
-        for lane in self.lanes.values():
-            entry = lane.head()
+        for heap in self.heaps.values():
+            entry = heap.head()
             if entry is None:
                 continue
-            weight = usage(lane.local_queue) if usage and lane.local_queue is not None else 0.0
+            weight = usage(heap.local_queue) if usage and heap.local_queue is not None else 0.0
             if best is None or (weight, entry[0]) < best:
                 best, found = (weight, entry[0]), entry[1]
         return found

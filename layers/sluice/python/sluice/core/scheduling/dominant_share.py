@@ -75,7 +75,7 @@ class DominantShares:
         totals: dict[int, int] = {}
         borrowed = []
         for cell, resource in enumerate(self._resource_of):
-            excess = tree.usage[cell][node] - tree.subtree[cell][node]
+            excess = tree.usage[cell][node] - tree.subtree_quota[cell][node]
             if excess > 0:
                 totals[resource] = totals.get(resource, 0) + excess
                 borrowed.append(cell)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sluice.core.config.model import WorkloadInfo
     from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.dominant_share import DominantShares
-    from sluice.core.scheduling.flavors import FlavorOption, Shape
     from sluice.core.scheduling.quota import QuotaTree
+    from sluice.core.scheduling.request_shape import FlavorOption, Shape
     from sluice.core.scheduling.usage_ledger import UsageLedger
     from sluice.core.scheduling.waiting_queue import WaitingQueue
 
@@ -32,7 +32,7 @@ _SEVERITY = {
 def explain(
     ledger: UsageLedger,
     queue: WaitingQueue,
-    line: EquivalenceClass,
+    eq_class: EquivalenceClass,
     workload: WorkloadInfo,
     *,
     head: EquivalenceClass | None,
@@ -42,25 +42,25 @@ def explain(
 ) -> tuple[Reason, str]:
     """Why a workload in the order of its queue does not run as things stand.
 
-    `head` is the line that the queue would look at next; `shares` is given with fair sharing;
+    `head` is the class that the queue would nominate next; `shares` is given with fair sharing;
     `settled` says that the last pass kept from it what it needs, or another could decide nothing.
     """
     blocked = queue.inactive or blocked_by(ledger, queue, workload)
     if blocked is None:
-        blocked = shortfall(ledger.now, queue.node, line.shape)
+        blocked = shortfall(ledger.now, queue.node, eq_class.shape)
         if blocked is not None and blocked[0] is Reason.COHORT_EXHAUSTED and shares is not None:
             share = shares.share(queue.node)
             if share.borrowing:
                 text = f"{blocked[1]}, share {share.rounded()} ({share.resource})"
                 blocked = (Reason.LOWER_SHARE, text)
     if blocked is None:
-        blocked = _over_budget(ledger, queue, line, workload, now_ms)
-    if blocked is None and (first := _who_goes_first(ledger, queue, line, workload, head)):
+        blocked = _over_budget(ledger, queue, eq_class, workload, now_ms)
+    if blocked is None and (first := _who_goes_first(ledger, queue, eq_class, workload, head)):
         blocked = Reason.BEHIND_HIGHER, first
     if blocked is None and not settled:
         return Reason.PENDING_EVALUATION, "there is room for it; the next pass is to look at it"
     kept = "kept free for a workload that is ahead in the cohort"
-    if sum(len(options) > 1 for each in line.shape.pod_sets for options in each.groups) > 1:
+    if sum(len(options) > 1 for each in eq_class.shape.pod_sets for options in each.groups) > 1:
         kept += ", or no combination of flavors that was tried holds all of its pods"
     return blocked or (Reason.BEHIND_HIGHER, kept)
 
@@ -68,17 +68,17 @@ def explain(
 def _who_goes_first(
     ledger: UsageLedger,
     queue: WaitingQueue,
-    line: EquivalenceClass,
+    eq_class: EquivalenceClass,
     workload: WorkloadInfo,
     head: EquivalenceClass | None,
 ) -> str | None:
     """Who goes before a workload that would fit at this moment; None if nobody in its queue."""
-    future = shortfall(ledger.tree, queue.node, line.shape)
+    future = shortfall(ledger.tree, queue.node, eq_class.shape)
     if future is not None:
         return f"kept free for a preemptor: {future[1]}"
-    if queue.strict and head is not None and head is not line:
+    if queue.strict and head is not None and head is not eq_class:
         return "the queue is StrictFIFO and its head has to wait"
-    front = line.front()
+    front = eq_class.front()
     if front is not None and front[2] != workload.id:
         return "equal workloads ahead of it go first"
     return None
@@ -118,13 +118,13 @@ def blocked_by(
 def _over_budget(
     ledger: UsageLedger,
     queue: WaitingQueue,
-    line: EquivalenceClass,
+    eq_class: EquivalenceClass,
     workload: WorkloadInfo,
     now_ms: int,
 ) -> tuple[Reason, str] | None:
     """Whether a budget is too small for the workload in every flavor that has room."""
     over = ledger.spending.exceeded(workload, now_ms) if queue.priced else {}
-    for pod_set in line.shape.pod_sets if over else ():
+    for pod_set in eq_class.shape.pod_sets if over else ():
         for options in pod_set.groups:
             with_room = [
                 option.flavor
@@ -218,7 +218,7 @@ def _of_cell(
     left = max(0, tree.available(node, cell))
     cohort = (
         f"cohort {tree.names[root]} uses {shown(tree.usage[cell][root])} "
-        f"of {shown(tree.subtree[cell][root])}"
+        f"of {shown(tree.subtree_quota[cell][root])}"
     )
     reason = Reason.COHORT_EXHAUSTED
     if _available_without_limits(tree, node, cell) >= amount:
@@ -231,4 +231,4 @@ def _available_without_limits(tree: QuotaTree, node: int, cell: int) -> int:
     path = tree.paths[node]
     root = path[-1]
     unlent = sum(tree.local_available(at, cell) for at in path[:-1])
-    return tree.subtree[cell][root] - tree.usage[cell][root] + unlent
+    return tree.subtree_quota[cell][root] - tree.usage[cell][root] + unlent

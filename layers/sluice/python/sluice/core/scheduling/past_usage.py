@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MILLICORES = 1000.0
 # Less than this, in base units, is forgotten, so that accounts end.
 NEGLIGIBLE: Final = 1e-6
-# Pending penalties of one LocalQueue are told apart by their time up to this many.
+# The most pending penalties that are kept apart for one LocalQueue.
 MOST_STARTS: Final = 16
 
 
@@ -103,7 +103,7 @@ class PastUsage:
 
 
 def _joined(starts: tuple[UsageStart, ...], new: UsageStart) -> tuple[UsageStart, ...]:
-    """Starts of one instant are one; beyond the most, the two oldest are told apart no more."""
+    """Joins starts of one instant; beyond MOST_STARTS, joins the two oldest."""
     if starts and starts[-1].last_ms == new.last_ms:
         last = starts[-1]
         return (*starts[:-1], replace(last, used=_added(last.used, new.used, 1)))

@@ -1,4 +1,4 @@
-"""Everyone who waits below one root: in the order of a queue, with a place held, or kept out."""
+"""Pending workloads below one root: queued, waiting for their victims, or kept out."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from sluice.core.config.model import WorkloadInfo
     from sluice.core.scheduling.backlog import EquivalenceClass
-    from sluice.core.scheduling.flavors import Nomination
+    from sluice.core.scheduling.flavor_assigner import Nomination
     from sluice.core.scheduling.waiting_queue import WaitingQueue
 
 
 @dataclass(slots=True, eq=False)
 class WaitingPreemptor:
-    """A workload whose place is held while others stop."""
+    """A preemptor whose place is held until its victims have stopped."""
 
     queue: WaitingQueue
     workload: WorkloadInfo
@@ -29,12 +29,12 @@ class WaitingPreemptor:
 
 @dataclass(slots=True, eq=False)
 class PendingWorkloads:
-    """Who waits where, and which queues have anything to look at.
+    """Pending workloads by what they wait for, and the queues that have any to nominate.
 
-    `waiting_in` names the queue of everyone in an order, `preemptors` those whose place is held,
-    `gated` those kept out from outside, `expired` those past their deadline, `made_room_for` those
-    that others were evicted for before this state came to life. `ready` are queues
-    with a line that is not parked, `parking` those with a parked one.
+    `waiting_in` maps a queued workload to its queue. `preemptors` wait for their victims, `gated`
+    for something outside quota, `expired` are past their deadline. `made_room_for` are workloads
+    that others were evicted for before this state was built. `ready` are queues with a class that
+    is not parked, `parking` queues with a parked class.
     """
 
     queues: dict[str, WaitingQueue]
@@ -52,7 +52,7 @@ class PendingWorkloads:
         self.by_node = {queue.node: queue for queue in self.queues.values()}
 
     def enter(self, workload: WorkloadInfo, *, parked: bool) -> bool:
-        """Adds a workload that waits nowhere else; whether the next pass could look at it.
+        """Adds a workload that waits nowhere else; whether the next pass could nominate it.
 
         Raises KeyError for a ClusterQueue that is not below this root.
         """
@@ -63,13 +63,13 @@ class PendingWorkloads:
             if gate.until_ms is not None:
                 heappush(self._gates, (gate.until_ms, workload.id))
             return False
-        line = queue.line_for(workload)
-        if parked and not queue.strict and line.front() is None:
-            queue.backlog.park(line)
+        eq_class = queue.class_for(workload)
+        if parked and not queue.strict and eq_class.front() is None:
+            queue.backlog.park(eq_class)
             self.parking.add(queue.node)
-        queue.backlog.add(workload, line)
+        queue.backlog.add(workload, eq_class)
         self.waiting_in[workload.id] = queue
-        if line.parked or queue.inactive is not None:
+        if eq_class.parked or queue.inactive is not None:
             return False
         self.ready.add(queue.node)
         return True
@@ -88,18 +88,18 @@ class PendingWorkloads:
         self.leave(workload.id)
         self.expired[workload.id] = workload
 
-    def park(self, queue: WaitingQueue, line: EquivalenceClass) -> None:
-        queue.backlog.park(line)
+    def park(self, queue: WaitingQueue, eq_class: EquivalenceClass) -> None:
+        queue.backlog.park(eq_class)
         self.parking.add(queue.node)
 
     def rouse(self) -> None:
-        """Has every parked line looked at again."""
+        """Has every parked class nominated again."""
         for node in self.parking:
             self.by_node[node].backlog.rouse()
         self.ready |= self.parking
 
     def settle(self, queue: WaitingQueue) -> None:
-        """Notes that a queue has no line left to look at."""
+        """Notes that a queue has no class left to look at."""
         self.ready.discard(queue.node)
         if not queue.backlog.parked:
             self.parking.discard(queue.node)
@@ -125,7 +125,7 @@ class PendingWorkloads:
 
 
 def _failed_check(workload: WorkloadInfo) -> Gate | None:
-    """Keeps out a workload with an admission check that said no; a pending one gets quota first."""
+    """The gate of a workload whose admission check answered no; a pending check is no gate."""
     for name, state in sorted(workload.checks.items()):
         if state in {CheckState.RETRY, CheckState.REJECTED}:
             return Gate(Reason.ADMISSION_CHECK, f"admission check {name} answered {state}")

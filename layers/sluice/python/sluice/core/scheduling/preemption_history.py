@@ -20,7 +20,7 @@ class PreemptionHistory:
         return workload in self._yielded_to
 
     def forget(self) -> None:
-        """Something else changed: what was a circle may now be progress."""
+        """Clears the history after any other change: what was a circle may now be progress."""
         self._yielded_to.clear()
 
     def forbids(self, preemptor: str, candidate: str) -> bool:

@@ -24,7 +24,9 @@ class QuotaTree:
     """Quota and usage of every node below one root.
 
     `usage[cell][node]` counts against the node's subtree quota: all of a ClusterQueue's usage, and
-    for a Cohort what its children use beyond the quota that they do not lend.
+    for a Cohort what its children use beyond their local quota. `subtree_quota` is what a node and
+    its children have, without what these do not lend. `local_quota` is what a node does not lend.
+    `potential` is what a node could use if nothing else ran.
     """
 
     def __init__(self, catalog: QueueCatalog, root: str) -> None:
@@ -48,6 +50,7 @@ class QuotaTree:
             self.heights[node] = max(
                 (self.heights[kid] + 1 for kid in self.children[node]), default=0
             )
+        self.is_flat = max(self.heights) <= 1
         self._add_quotas(catalog)
         self.usage: Usage = [[0] * size for _ in self.cells]
 
@@ -103,23 +106,23 @@ class QuotaTree:
                 self.nominal[cell][node] = nominal
                 self.borrowing_limit[cell][node] = borrowing
                 self.lending_limit[cell][node] = lending
-        self.subtree: Usage = [list(row) for row in self.nominal]
-        self.local: Usage = [[0] * size for _ in self.cells]
+        self.subtree_quota: Usage = [list(row) for row in self.nominal]
+        self.local_quota: Usage = [[0] * size for _ in self.cells]
         for cell in range(len(self.cells)):
             for node in reversed(range(size)):  # children before parents
                 lending = self.lending_limit[cell][node]
                 if lending is not None:
-                    self.local[cell][node] = max(0, self.subtree[cell][node] - lending)
+                    self.local_quota[cell][node] = max(0, self.subtree_quota[cell][node] - lending)
                 if self.parent[node] >= 0:
-                    lent = self.subtree[cell][node] - self.local[cell][node]
-                    self.subtree[cell][self.parent[node]] += lent
-        self.potential: Usage = [list(row) for row in self.subtree]
+                    stored_in_parent = self.subtree_quota[cell][node] - self.local_quota[cell][node]
+                    self.subtree_quota[cell][self.parent[node]] += stored_in_parent
+        self.potential: Usage = [list(row) for row in self.subtree_quota]
         for cell in range(len(self.cells)):
             for node in range(1, size):
-                most = self.local[cell][node] + self.potential[cell][self.parent[node]]
+                most = self.local_quota[cell][node] + self.potential[cell][self.parent[node]]
                 limit = self.borrowing_limit[cell][node]
                 if limit is not None:
-                    most = min(most, self.subtree[cell][node] + limit)
+                    most = min(most, self.subtree_quota[cell][node] + limit)
                 self.potential[cell][node] = most
 
     def _quotas(
@@ -142,28 +145,33 @@ class QuotaTree:
             self.lending_limit.append([None] * size)
         return cell
 
-    def twin(self) -> QuotaTree:
+    def copy_with_usage(self) -> QuotaTree:
         """The same nodes and quota with a usage of its own, equal at first."""
         other = copy(self)
         other.usage = [list(row) for row in self.usage]
         return other
 
     def available(self, node: int, cell: int) -> int:
-        """What the node may still use; negative after a quota cut."""
-        usage, subtree = self.usage[cell], self.subtree[cell]
-        local, limits = self.local[cell], self.borrowing_limit[cell]
+        """What the node may still use; negative after a quota cut.
+
+        Computed from the root down: at each node, what its parent has available, at most what the
+        borrowing limit allows, plus the node's unused local quota.
+        """
+        usage, subtree_quota = self.usage[cell], self.subtree_quota[cell]
+        local_quota, borrowing_limit = self.local_quota[cell], self.borrowing_limit[cell]
         path = self.paths[node]
-        at = path[-1]
-        left = subtree[at] - usage[at]
+        root = path[-1]
+        available = subtree_quota[root] - usage[root]
         for at in path[-2::-1]:
-            kept, used = local[at], usage[at]
-            limit = limits[at]
+            local, used = local_quota[at], usage[at]
+            limit = borrowing_limit[at]
             if limit is not None:
-                stored = subtree[at] - kept - (used - kept if used > kept else 0) + limit
-                left = min(left, stored)
-            if kept > used:
-                left += kept - used
-        return left
+                stored_in_parent = subtree_quota[at] - local
+                used_in_parent = used - local if used > local else 0
+                available = min(available, stored_in_parent - used_in_parent + limit)
+            if local > used:
+                available += local - used
+        return available
 
     def fits(self, node: int, cells: Cells) -> bool:
         """Whether the node may use all of these amounts at once; 0 fits even beside debt."""
@@ -177,29 +185,29 @@ class QuotaTree:
         return all(amount <= self.potential[cell][node] for cell, amount in cells)
 
     def add(self, node: int, cells: Cells) -> None:
-        """Counts usage at a node and, beyond unlent quota, at its ancestors."""
+        """Counts usage at a node; what exceeds its unused local quota counts at its parent, too."""
         path = self.paths[node]
         for cell, amount in cells:
-            usage, local = self.usage[cell], self.local[cell]
+            usage, local_quota = self.usage[cell], self.local_quota[cell]
             for at in path:
-                free = local[at] - usage[at]
+                local_available = local_quota[at] - usage[at]
                 usage[at] += amount
-                if free > 0:
-                    if amount <= free:
+                if local_available > 0:
+                    if amount <= local_available:
                         break
-                    amount -= free  # noqa: PLW2901, the rest moves up
+                    amount -= local_available  # noqa: PLW2901, the rest counts at the parent
 
     def remove(self, node: int, cells: Cells) -> None:
         """Undoes `add` of the same amounts, in any order of additions and removals."""
         path = self.paths[node]
         for cell, amount in cells:
-            usage, local = self.usage[cell], self.local[cell]
+            usage, local_quota = self.usage[cell], self.local_quota[cell]
             for at in path:
-                stored = usage[at] - local[at]
+                used_in_parent = usage[at] - local_quota[at]
                 usage[at] -= amount
-                if stored <= 0:
+                if used_in_parent <= 0:
                     break
-                amount = min(amount, stored)  # noqa: PLW2901, only this much had moved up
+                amount = min(amount, used_in_parent)  # noqa: PLW2901, the parent counts no more
 
     def declares(self, node: int, cell: int) -> bool:
         """Whether the node itself has quota for the cell, be it 0."""
@@ -207,16 +215,16 @@ class QuotaTree:
 
     def local_available(self, node: int, cell: int) -> int:
         """Unused quota that the node does not lend."""
-        return max(0, self.local[cell][node] - self.usage[cell][node])
+        return max(0, self.local_quota[cell][node] - self.usage[cell][node])
 
     def borrows_with(self, node: int, cell: int, amount: int) -> bool:
         """Whether so much more would take the node beyond its subtree quota."""
-        return self.usage[cell][node] + amount > self.subtree[cell][node]
+        return self.usage[cell][node] + amount > self.subtree_quota[cell][node]
 
     def within_nominal(self, node: int, cells: Iterable[int]) -> bool:
         """Whether the node uses at most its subtree quota in each of the cells."""
         for cell in cells:  # noqa: SIM110, asked of every queue of a cohort: no generator
-            if self.usage[cell][node] > self.subtree[cell][node]:
+            if self.usage[cell][node] > self.subtree_quota[cell][node]:
                 return False
         return True
 
@@ -225,16 +233,17 @@ class QuotaTree:
 
         Without such a subtree: the height of the whole tree, and False.
         """
-        usage, subtree, local = self.usage[cell], self.subtree[cell], self.local[cell]
+        usage, subtree_quota = self.usage[cell], self.subtree_quota[cell]
+        local_quota = self.local_quota[cell]
         has_parent = self.parent[node] >= 0
-        if usage[node] + amount <= subtree[node] or not has_parent:
+        if usage[node] + amount <= subtree_quota[node] or not has_parent:
             return 0, has_parent
         path = self.paths[node]
         rest = amount
         for at in path:
-            if usage[at] + rest <= subtree[at]:
+            if usage[at] + rest <= subtree_quota[at]:
                 return self.heights[at], self.parent[at] >= 0
-            free = local[at] - usage[at]
-            if free > 0:
-                rest -= free
+            local_available = local_quota[at] - usage[at]
+            if local_available > 0:
+                rest -= local_available
         return self.heights[path[-1]], False

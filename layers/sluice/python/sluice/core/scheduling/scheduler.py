@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from sluice.core.scheduling.admission_pass import AdmissionPass, PassContext
 from sluice.core.scheduling.dominant_share import DominantShares
 from sluice.core.scheduling.explanation import explain
-from sluice.core.scheduling.nomination import Nominator
 from sluice.core.scheduling.pending_workloads import PendingWorkloads
 from sluice.core.scheduling.plan import Admission, Plan, PreemptionStep, Refusal
-from sluice.core.scheduling.preemption import VictimSearch
+from sluice.core.scheduling.preemption.candidates import CandidateFinder
+from sluice.core.scheduling.preemption.classical import ClassicalPreemption
+from sluice.core.scheduling.preemption.fair_sharing import FairSharingPreemption
 from sluice.core.scheduling.preemption_history import PreemptionHistory
 from sluice.core.scheduling.usage_ledger import UsageLedger
 from sluice.core.scheduling.waiting_queue import open_queue
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sluice.core.config.model import Holding, Policy, WorkloadInfo
     from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.past_usage import PastUsage
+    from sluice.core.scheduling.preemption.victims import VictimSearch
     from sluice.core.scheduling.quota import QuotaTree
 
 __all__ = ["Admission", "Plan", "PreemptionStep", "Refusal", "Scheduler"]
@@ -46,19 +48,6 @@ class Scheduler:
         tree = ledger.tree
         self._shares = DominantShares(tree)
         self._history = PreemptionHistory()
-        self._search = VictimSearch(
-            tree,
-            self._shares,
-            ledger.holdings,
-            policy,
-            self._past_usage_behind,
-            self._history,
-            frozenset(
-                node
-                for name, node in tree.index.items()
-                if tree.is_queue[node] and catalog.cluster_queues[name].usage_based_admission
-            ),
-        )
         self._pending = PendingWorkloads(
             {
                 name: open_queue(catalog.cluster_queues[name], node, catalog, tree, policy)
@@ -66,20 +55,39 @@ class Scheduler:
                 if tree.is_queue[node]
             }
         )
-        fair = policy.fair_sharing is not None
         self._context = PassContext(
             policy=policy,
             ledger=ledger,
             pending=self._pending,
             shares=self._shares,
-            search=self._search,
-            nominator=Nominator(ledger, self._search, fair_sharing=fair),
+            search=self._victim_search(),
             history=self._history,
         )
+        self._pass_number = 0
         self._now_ms = 0
         self._freed = False
         self._changed = True
         self._stood_back: set[EquivalenceClass] = set()  # in the last pass
+
+    def _victim_search(self) -> VictimSearch:
+        tree, policy = self._ledger.tree, self._policy
+        finder = CandidateFinder(
+            self._ledger.holder_index,
+            self._history,
+            weigh_lost_work=policy.prefer_least_lost_work,
+            local_queue_usage=(
+                None if policy.admission_fair_sharing is None else self._past_usage_behind
+            ),
+            usage_based=frozenset(
+                node
+                for name, node in tree.index.items()
+                if tree.is_queue[node] and self._catalog.cluster_queues[name].usage_based_admission
+            ),
+        )
+        if policy.fair_sharing is None:
+            return ClassicalPreemption(tree, finder)
+        strategies = policy.fair_sharing.preemption_strategies
+        return FairSharingPreemption(tree, finder, self._shares, strategies)
 
     # Work comes and goes
 
@@ -96,16 +104,16 @@ class Scheduler:
             self._changed = True
 
     def make_room_for(self, workload_id: str) -> None:
-        """Says that others were evicted for a waiting workload in an earlier life of this state.
+        """Notes that others were evicted for a waiting workload before this state was built.
 
         What they give back is kept for it (or an equal one ahead of it) before anybody else.
         """
         self._pending.made_room_for[workload_id] = None
 
     def note_yield(self, victim: str, preemptor: str) -> None:
-        """Says that one yielded to the other lately, so that it may not evict it in turn.
+        """Notes that `victim` yielded to `preemptor` lately, so that it may not evict it in turn.
 
-        To be called after `enqueue`, since a newcomer makes all that forgotten.
+        To be called after `enqueue`, since a new workload clears the history.
         """
         self._history.note(victim, preemptor)
 
@@ -113,19 +121,19 @@ class Scheduler:
         """Counts a workload that already holds quota, even beyond quota, as after a quota cut."""
         workload = holding.workload
         node = self._pending.queues[workload.cluster_queue].node
-        held = self._ledger.count(node, workload, holding.assignment, holding.since_ms)
+        holder = self._ledger.count(node, workload, holding.assignment, holding.since_ms)
         if holding.checkpoint_at_ms is not None:
             self.checkpointed(workload.id, holding.checkpoint_at_ms)
         if holding.evicting:
-            self._ledger.evict(held)
+            self._ledger.evict(holder)
         self._changed = True
 
     def checkpointed(self, workload_id: str, at_ms: int) -> None:
         """Notes a durable checkpoint of an admitted workload; unknown ids are ignored."""
-        held = self._ledger.held.get(workload_id)
-        if held is not None:
-            held.saved_at_ms = max(held.saved_at_ms, at_ms)
-            held.has_checkpoint = True
+        holder = self._ledger.holders.get(workload_id)
+        if holder is not None:
+            holder.checkpointed_at_ms = max(holder.checkpointed_at_ms, at_ms)
+            holder.has_checkpoint = True
 
     def release(self, workload_id: str, now_ms: int | None = None) -> None:
         """Gives back the quota of a finished or stopped workload; unknown ids are ignored.
@@ -133,7 +141,7 @@ class Scheduler:
         `now_ms` is when it stopped, for past usage and budgets; by default the last pass.
         """
         at_ms = self._now_ms if now_ms is None else now_ms
-        if workload_id in self._ledger.held and workload_id not in self._ledger.evicting:
+        if workload_id in self._ledger.holders and workload_id not in self._ledger.evicting:
             self._history.forget()  # it finished
         self._freed = self._ledger.release(workload_id, at_ms) or self._freed
 
@@ -171,19 +179,17 @@ class Scheduler:
         ones wait, which costs more than the decision.
         """
         self._now_ms = now_ms
-        self._search.pass_number += 1
-        self._search.spared_new = False
+        self._pass_number += 1
         for workload in self._pending.open_gates(now_ms):
             self.enqueue(workload)
-        current = AdmissionPass(self._context, now_ms)
-        current.run(freed=self._freed)
+        result = AdmissionPass(self._context, now_ms, self._pass_number).run(freed=self._freed)
         # Whom the pass admitted itself, the next one may evict for somebody that it set aside.
-        self._freed = self._search.spared_new
-        self._changed, self._stood_back = current.again, current.stood_back
+        self._freed = result.spared_new
+        self._changed, self._stood_back = result.unfinished, result.stood_back
         return Plan(
-            tuple(current.admissions),
-            tuple(current.preemptions),
-            MappingProxyType(self._refusals(current.refused) if explain else {}),
+            tuple(result.admissions),
+            tuple(result.preemptions),
+            MappingProxyType(self._refusals(result.refused) if explain else {}),
         )
 
     def has_candidates(self) -> bool:
@@ -243,7 +249,7 @@ class Scheduler:
         return Refusal(workload_id, workload.cluster_queue, reason, text, 0)
 
     def _refusals(self, refused: Iterable[EquivalenceClass]) -> dict[str, Refusal]:
-        fronts = [front[2] for line in refused if (front := line.front()) is not None]
+        fronts = [front[2] for eq_class in refused if (front := eq_class.front()) is not None]
         ids = dict.fromkeys(
             [*fronts, *self._pending.preemptors, *self._pending.gated, *self._pending.expired]
         )
@@ -281,7 +287,7 @@ class Scheduler:
         return {
             key: value(tree, at, cell)
             for cell, key in enumerate(tree.cells)
-            if tree.declares(at, cell) or tree.subtree[cell][at] or tree.usage[cell][at]
+            if tree.declares(at, cell) or tree.subtree_quota[cell][at] or tree.usage[cell][at]
         }
 
     def share(self, node: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Who holds what: usage in two views, counters, past usage and spending.
+"""The usage ledger of a root: holders, usage in two views, counters, past usage, spending.
 
 While victims still run there are two views. In the future view, the tree that decides, victims are
 gone and those they yield to have their place, so that nobody steals it; in the present view victims
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.core.config.budget import Spending
-from sluice.core.scheduling.flavors import PODS
 from sluice.core.scheduling.past_usage import LocalQueueUsage
-from sluice.core.scheduling.preemption import HolderIndex, QuotaHolder
 from sluice.core.scheduling.quota import QuotaTree
+from sluice.core.scheduling.quota_holders import HolderIndex, QuotaHolder
+from sluice.core.scheduling.request_shape import PODS
 
 if TYPE_CHECKING:
     from sluice.core.config.catalog import QueueCatalog
@@ -25,15 +25,15 @@ NEVER_MS = 0  # before every instant: without a minimum, a clock that is ahead p
 
 
 class UsageLedger:
-    """All holdings below one root."""
+    """All quota that is held below one root."""
 
     def __init__(self, catalog: QueueCatalog, root: str, policy: Policy) -> None:
-        """Opens empty ledger; raises KeyError if `root` is no root of the catalog."""
+        """An empty ledger; raises KeyError if `root` is no root of the catalog."""
         self.tree = QuotaTree(catalog, root)
         self.present: QuotaTree | None = None  # None: the same as the future view
         self.version = 0  # counts changes of the future view
-        self.holdings = HolderIndex(len(self.tree.names))
-        self.held: dict[str, QuotaHolder] = {}
+        self.holder_index = HolderIndex(len(self.tree.names))
+        self.holders: dict[str, QuotaHolder] = {}
         self.evicting: dict[str, QuotaHolder] = {}
         self.running: dict[int, int] = {}
         self.running_of_user: dict[tuple[int, str | None], int] = {}
@@ -75,14 +75,14 @@ class UsageLedger:
         if cells is None:
             cells = self._weigh(workload, assignment)
         min_run_ms = max(workload.min_run_ms, self._min_run_ms)
-        held = QuotaHolder(
+        holder = QuotaHolder(
             workload=workload,
             assignment=assignment,
             node=node,
             cells=cells,
             since_ms=since_ms,
             protected_until_ms=since_ms + min_run_ms if min_run_ms else NEVER_MS,
-            saved_at_ms=since_ms,
+            checkpointed_at_ms=since_ms,
             has_checkpoint=False,
             admitted_in=new_in_pass,
         )
@@ -90,8 +90,8 @@ class UsageLedger:
         if self.present is not None:
             self.present.add(node, cells)
         self.version += 1
-        self.held[workload.id] = held
-        self.holdings.add(held)
+        self.holders[workload.id] = holder
+        self.holder_index.add(holder)
         self.running[node] = self.running.get(node, 0) + 1
         if workload.user is not None:
             key = (node, workload.user)
@@ -104,19 +104,19 @@ class UsageLedger:
                 self.past.start(local, used, since_ms, penalty=new_in_pass > 0)
         if self.spending.budgets:
             self.spending.charge(workload, assignment, since_ms)
-        return held
+        return holder
 
     def release(self, workload_id: str, now_ms: int) -> bool:
         """Takes a holding out of both views and all counters; whether there was one."""
-        held = self.held.pop(workload_id, None)
-        if held is None:
+        holder = self.holders.pop(workload_id, None)
+        if holder is None:
             return False
-        node, workload = held.node, held.workload
+        node, workload = holder.node, holder.workload
         if self.evicting.pop(workload_id, None) is None:
-            self.tree.remove(node, held.cells)
-            self.holdings.remove(held)
+            self.tree.remove(node, holder.cells)
+            self.holder_index.remove(holder)
         if self.present is not None:
-            self.present.remove(node, held.cells)
+            self.present.remove(node, holder.cells)
             self._join_views()
         self.version += 1
         self.running[node] -= 1
@@ -126,17 +126,17 @@ class UsageLedger:
         if local is not None:
             self.running_of_local_queue[local] -= 1
             if self.past is not None:
-                self.past.stop(local, self._per_resource(held.cells), held.since_ms, now_ms)
+                self.past.stop(local, self._per_resource(holder.cells), holder.since_ms, now_ms)
         if self.spending.budgets:
             self.spending.settle(workload_id, now_ms)
         return True
 
-    def evict(self, held: QuotaHolder) -> None:
+    def evict(self, holder: QuotaHolder) -> None:
         """Takes a holding out of the future view; it stays in the present until its release."""
         self._part_views()
-        self.tree.remove(held.node, held.cells)
-        self.holdings.remove(held)
-        self.evicting[held.workload.id] = held
+        self.tree.remove(holder.node, holder.cells)
+        self.holder_index.remove(holder)
+        self.evicting[holder.workload.id] = holder
         self.version += 1
 
     def keep_place(self, workload_id: str, node: int, cells: Cells) -> None:
@@ -155,8 +155,8 @@ class UsageLedger:
         """ClusterQueues that use more than their own quota of a cell."""
         version, found = self._borrowing.get(cell, (-1, ()))
         if version != self.version:
-            usage, subtree = self.tree.usage[cell], self.tree.subtree[cell]
-            found = tuple(node for node in self._queues if usage[node] > subtree[node])
+            usage, subtree_quota = self.tree.usage[cell], self.tree.subtree_quota[cell]
+            found = tuple(node for node in self._queues if usage[node] > subtree_quota[node])
             self._borrowing[cell] = (self.version, found)
         return found
 
@@ -166,7 +166,7 @@ class UsageLedger:
 
     def _part_views(self) -> None:
         if self.present is None:
-            self.present = self.tree.twin()
+            self.present = self.tree.copy_with_usage()
 
     def _join_views(self) -> None:
         if not self.evicting and not self._places:

@@ -1,4 +1,4 @@
-"""One ClusterQueue with those who wait in it, in lines of equal workloads."""
+"""One ClusterQueue with its pending workloads, in equivalence classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sluice.core.config.budget import covering
 from sluice.core.config.model import QueueingStrategy, ReclaimWithinCohort, StopPolicy
 from sluice.core.scheduling.backlog import Backlog, ClassHeap, EquivalenceClass
-from sluice.core.scheduling.flavors import compile_shape, may_preempt_while_borrowing, shape_key
+from sluice.core.scheduling.flavor_assigner import may_preempt_while_borrowing
+from sluice.core.scheduling.request_shape import compile_shape, shape_key
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
     from sluice.core.config.catalog import QueueCatalog
     from sluice.core.config.model import ClusterQueue, LocalQueue, PodSetInfo, Policy, WorkloadInfo
-    from sluice.core.scheduling.flavors import Shape
     from sluice.core.scheduling.quota import QuotaTree
+    from sluice.core.scheduling.request_shape import Shape
     from sluice.core.scheduling.usage_ledger import UsageLedger
 
-# Lines and shapes that nobody waits in are forgotten beyond this many per queue.
+# Classes and shapes that nobody waits in are forgotten beyond this many per queue.
 MAX_IDLE = 1024
 
 
@@ -46,12 +47,12 @@ class WaitingQueue:
     priced: bool
     inactive: tuple[Reason, str] | None
     may_drain: bool
-    lines: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
+    classes: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
     _shapes: dict[Hashable, Shape] = field(default_factory=dict)
     _seen: dict[int, tuple[tuple[PodSetInfo, ...], Shape]] = field(default_factory=dict)
 
-    def line_for(self, workload: WorkloadInfo) -> EquivalenceClass:
-        """The line of equal workloads that this one joins."""
+    def class_for(self, workload: WorkloadInfo) -> EquivalenceClass:
+        """The equivalence class of a workload."""
         shape = self._shape(workload.pod_sets)
         user = workload.user if self.config.max_running_per_user is not None else None
         cost: Hashable = None
@@ -59,17 +60,19 @@ class WaitingQueue:
             prices = tuple(sorted(workload.cost_microusd_per_hour.items()))
             cost = (prices, workload.max_runtime_ms)
         key = (shape, workload.priority, workload.local_queue, user, cost)
-        line = self.lines.get(key)
-        if line is None:
-            if len(self.lines) >= MAX_IDLE:
-                self.lines = {k: v for k, v in self.lines.items() if v.front() is not None}
-            line = EquivalenceClass(self.backlog, self._lane(workload), shape, workload.priority)
-            line.limited = self._is_limited(workload)
-            self.lines[key] = line
-        return line
+        eq_class = self.classes.get(key)
+        if eq_class is None:
+            if len(self.classes) >= MAX_IDLE:
+                self.classes = {k: v for k, v in self.classes.items() if v.front() is not None}
+            eq_class = EquivalenceClass(
+                self.backlog, self._heap_for(workload), shape, workload.priority
+            )
+            eq_class.limited = self._is_limited(workload)
+            self.classes[key] = eq_class
+        return eq_class
 
     def head(self, ledger: UsageLedger, now_ms: int) -> EquivalenceClass | None:
-        """The line to look at next, by past usage where that orders LocalQueues."""
+        """The class to nominate next, by past usage where that orders LocalQueues."""
         if not self.by_usage:
             return self.backlog.head(None)
         return self.backlog.head(lambda local_queue: ledger.past_usage(local_queue, now_ms))
@@ -79,12 +82,12 @@ class WaitingQueue:
             return None
         return self.catalog.local_queues.get(workload.local_queue)
 
-    def _lane(self, workload: WorkloadInfo) -> ClassHeap:
+    def _heap_for(self, workload: WorkloadInfo) -> ClassHeap:
         key = workload.local_queue if self.by_usage else None
-        lane = self.backlog.lanes.get(key)
-        if lane is None:
-            lane = self.backlog.lanes[key] = ClassHeap(key, [])
-        return lane
+        class_heap = self.backlog.heaps.get(key)
+        if class_heap is None:
+            class_heap = self.backlog.heaps[key] = ClassHeap(key, [])
+        return class_heap
 
     def _is_limited(self, workload: WorkloadInfo) -> bool:
         """Whether a cap, a budget or a stopped LocalQueue can ever keep it waiting."""
@@ -108,7 +111,7 @@ class WaitingQueue:
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= MAX_IDLE:
-                used = {line.shape for line in self.lines.values()}
+                used = {eq_class.shape for eq_class in self.classes.values()}
                 self._shapes = {k: v for k, v in self._shapes.items() if v in used}
             shape = self._shapes[key] = compile_shape(
                 pod_sets,

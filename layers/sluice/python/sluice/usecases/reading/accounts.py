@@ -210,7 +210,7 @@ def lent(tree: QuotaTree) -> dict[tuple[int, int], int]:
         pooled = sum(nominal[node] for node, leaf in enumerate(tree.is_queue) if not leaf)
         borrowed = sum(max(0, usage[node] - nominal[node]) for node in queues) - pooled
         idle = {
-            node: max(0, nominal[node] - max(usage[node], tree.local[cell][node]))
+            node: max(0, nominal[node] - max(usage[node], tree.local_quota[cell][node]))
             for node in queues
         }
         total = sum(idle.values())

@@ -68,7 +68,7 @@ def _nodes(tree: QuotaTree, mine: set[str], config: Configured, root: str) -> li
         borrowed = {
             resource: amount
             for cell, (_, resource) in enumerate(tree.cells)
-            if (amount := tree.usage[cell][node] - tree.subtree[cell][node]) > 0
+            if (amount := tree.usage[cell][node] - tree.subtree_quota[cell][node]) > 0
         }
         found.append(
             {

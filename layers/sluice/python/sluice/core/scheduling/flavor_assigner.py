@@ -1,7 +1,6 @@
 """Flavor assignment: which hardware each pod set of a workload would get, and how well it fits.
 
-A shape is a request compiled for one ClusterQueue, so that the pass over many equal workloads does
-integer work only. Source: Kueue's flavor assigner with FlavorFungibility and partial admission.
+Source: Kueue's flavor assigner with FlavorFungibility and partial admission.
 """
 
 from __future__ import annotations
@@ -16,24 +15,16 @@ from sluice.core.config.model import (
     FungibilityPreference,
     PodSetAssignment,
     ReclaimWithinCohort,
-    TaintEffect,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from sluice.core.config.model import (
-        Assignment,
-        ClusterQueue,
-        LabelRequirement,
-        PodSetInfo,
-        ResourceFlavor,
-        ResourceGroup,
-    )
+    from sluice.core.config.model import Assignment, ClusterQueue
     from sluice.core.scheduling.last_tried_flavor import Starts
     from sluice.core.scheduling.quota import Cells, QuotaTree
+    from sluice.core.scheduling.request_shape import FlavorOption, Shape
 
-PODS = "pods"
 NEVER_LEVEL = 1 << 30
 
 Found = TypeVar("Found")
@@ -56,40 +47,6 @@ class PreemptionOracle(Protocol):
         """Answers NO_CANDIDATES, PREEMPT or RECLAIM, and the borrowing level afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlavorOption:
-    """One flavor of a resource group; `mismatch` says why the pods cannot use it."""
-
-    flavor: str
-    cells: tuple[tuple[str, int, int], ...]  # resource, cell, amount per pod
-    mismatch: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ShapedPodSet:
-    """A pod set with its options, one tuple of options per resource group."""
-
-    name: str
-    count: int
-    min_count: int
-    groups: tuple[tuple[FlavorOption, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shape:
-    """A request as one ClusterQueue sees it.
-
-    `cells` is set where every pod set has exactly one usable flavor per group: then the whole
-    request is one fixed tuple of amounts, and `pod_sets_fixed` its assignment.
-    """
-
-    pod_sets: tuple[ShapedPodSet, ...]
-    slack: int
-    undeclared: str | None
-    cells: Cells | None
-    fixed: tuple[PodSetAssignment, ...]
-
-
 @dataclass(slots=True, eq=False)
 class Nomination:
     """What a workload would get: the worst fit over its resources, and the amounts.
@@ -97,7 +54,7 @@ class Nomination:
     `resume` says where the search goes on if this leads to nothing; None or empty: all was tried.
     """
 
-    fit: AssignmentMode
+    mode: AssignmentMode
     pod_sets: tuple[PodSetAssignment, ...]
     cells: Cells
     level: int = 0
@@ -110,9 +67,9 @@ NO_NOMINATION = Nomination(AssignmentMode.NO_FIT, (), ())
 
 @dataclass(frozen=True, slots=True)
 class FlavorRestrictions:
-    """What narrows the choice of flavors in one attempt.
+    """What restricts the flavors in one attempt.
 
-    `starts` is where an earlier search goes on, `barred` are flavors that nobody would pay for, and
+    `starts` is where an earlier search resumes. `barred` are flavors that a budget cannot pay.
     `pinned`, if given, is the assignment whose flavors are the only ones.
     """
 
@@ -133,143 +90,6 @@ class FlavorRestrictions:
 NO_RESTRICTIONS = FlavorRestrictions()
 
 
-def shape_key(pod_sets: tuple[PodSetInfo, ...]) -> Hashable:
-    """Equal for pod sets that no decision can tell apart."""
-    return tuple(
-        (
-            each.name,
-            each.count,
-            each.min_count,
-            tuple(sorted(each.requests.items())),
-            tuple(sorted(each.node_selector.items())),
-            each.affinity,
-            each.tolerations,
-            each.flavors,
-        )
-        for each in pod_sets
-    )
-
-
-def compile_shape(
-    pod_sets: tuple[PodSetInfo, ...],
-    queue: ClusterQueue,
-    flavors: Mapping[str, ResourceFlavor],
-    tree: QuotaTree,
-    *,
-    ignore_undeclared: bool,
-) -> Shape:
-    """Resolves requests to cells and flavors to those that the pods may use."""
-    covered = {name for group in queue.resource_groups for name in group.covered_resources}
-    undeclared = None
-    shaped = []
-    for pod_set in pod_sets:
-        requests = dict(pod_set.requests)
-        if PODS in covered:
-            requests[PODS] = 1
-        missing = [name for name, amount in requests.items() if name not in covered and amount]
-        if missing and not ignore_undeclared:
-            undeclared = min(missing)
-        groups = tuple(
-            options
-            for group in queue.resource_groups
-            if (options := _options(pod_set, requests, group, flavors, tree))
-        )
-        least = pod_set.count if pod_set.min_count is None else pod_set.min_count
-        shaped.append(ShapedPodSet(pod_set.name, pod_set.count, least, groups))
-    slack = sum(pod_set.count - pod_set.min_count for pod_set in shaped)
-    cells, fixed = _fixed(shaped) if undeclared is None else (None, ())
-    return Shape(tuple(shaped), slack, undeclared, cells, fixed)
-
-
-def _options(
-    pod_set: PodSetInfo,
-    requests: Mapping[str, int],
-    group: ResourceGroup,
-    flavors: Mapping[str, ResourceFlavor],
-    tree: QuotaTree,
-) -> tuple[FlavorOption, ...]:
-    needed = [name for name in group.covered_resources if name in requests]
-    if not needed:
-        return ()
-    order = {name: place for place, name in enumerate(pod_set.flavors or ())}
-    return tuple(
-        FlavorOption(
-            quotas.name,
-            tuple((r, tree.cell_index[quotas.name, r], requests[r]) for r in needed),
-            mismatch(pod_set, flavors.get(quotas.name), quotas.name),
-        )
-        for quotas in sorted(group.flavors, key=lambda each: order.get(each.name, len(order)))
-    )
-
-
-def mismatch(pod_set: PodSetInfo, flavor: ResourceFlavor | None, name: str) -> str | None:
-    """Why pods cannot run on a flavor's nodes, or None if they can.
-
-    As in Kueue, only labels that the flavor itself defines restrict; an affinity term without any
-    of them matches.
-    """
-    if flavor is None:
-        return f"flavor {name} does not exist"
-    if pod_set.flavors is not None and name not in pod_set.flavors:
-        return f"the workload does not allow flavor {name}"
-    tolerations = pod_set.tolerations + flavor.tolerations
-    for taint in flavor.node_taints:
-        if taint.effect is TaintEffect.PREFER_NO_SCHEDULE:
-            continue
-        if not any(toleration.tolerates(taint) for toleration in tolerations):
-            return f"untolerated taint {taint.key}={taint.value}:{taint.effect} in flavor {name}"
-    labels = flavor.node_labels
-    selected = all(labels[k] == v for k, v in pod_set.node_selector.items() if k in labels)
-    if not selected or not _affinity_matches(pod_set.affinity, labels):
-        return f"flavor {name} does not match the node affinity"
-    return None
-
-
-def _affinity_matches(
-    terms: tuple[tuple[LabelRequirement, ...], ...], labels: Mapping[str, str]
-) -> bool:
-    relevant = [[need for need in term if need.key in labels] for term in terms]
-    if not all(relevant):
-        return True
-    return not relevant or any(
-        all(_requirement_holds(need, labels[need.key]) for need in term) for term in relevant
-    )
-
-
-def _requirement_holds(need: LabelRequirement, value: str) -> bool:
-    """Compares with a label that exists."""
-    match need.operator:
-        case "In":
-            return value in need.values
-        case "NotIn":
-            return value not in need.values
-        case "Exists":
-            return True
-        case "Gt" | "Lt":
-            if not value.lstrip("-").isdigit():
-                return False
-            bound = int(need.values[0])
-            return int(value) > bound if need.operator == "Gt" else int(value) < bound
-        case _:
-            return False
-
-
-def _fixed(shaped: list[ShapedPodSet]) -> tuple[Cells | None, tuple[PodSetAssignment, ...]]:
-    total: dict[int, int] = {}
-    assigned = []
-    for pod_set in shaped:
-        flavors: dict[str, str] = {}
-        for options in pod_set.groups:
-            usable = [option for option in options if option.mismatch is None]
-            if len(usable) != 1:
-                return None, ()
-            for resource, cell, per_pod in usable[0].cells:
-                total[cell] = total.get(cell, 0) + per_pod * pod_set.count
-                flavors[resource] = usable[0].flavor
-        assigned.append(PodSetAssignment(pod_set.name, pod_set.count, flavors))
-    return tuple(total.items()), tuple(assigned)
-
-
 @dataclass(slots=True)
 class Assigner:
     """Tries flavors for one workload at one ClusterQueue, against the present usage."""
@@ -279,7 +99,7 @@ class Assigner:
     queue: ClusterQueue
     fair_sharing: bool
     oracle: PreemptionOracle
-    choice: FlavorRestrictions = NO_RESTRICTIONS
+    restrictions: FlavorRestrictions = NO_RESTRICTIONS
 
     def assign(self, shape: Shape, counts: tuple[int, ...]) -> Nomination:
         """Chooses flavors for so many pods of each set."""
@@ -294,7 +114,7 @@ class Assigner:
             flavors: dict[str, str] = {}
             resumes: dict[tuple[int, int], int] = {}
             for group, options in enumerate(pod_set.groups):
-                start = self.choice.starts.get((index, group), 0)
+                start = self.restrictions.starts.get((index, group), 0)
                 option, checks, following = self._choose(index, options[start:], count, usage)
                 if option is None:
                     return Nomination(AssignmentMode.NO_FIT, (), (), resume=resume)
@@ -324,7 +144,7 @@ class Assigner:
         best_checks: list[tuple[AssignmentMode, int]] = []
         best_mode = (AssignmentMode.NO_FIT, NEVER_LEVEL)
         for tried, option in enumerate(options, start=1):
-            if option.mismatch is not None or not self.choice.allows(index, option):
+            if option.mismatch is not None or not self.restrictions.allows(index, option):
                 continue
             checks = [
                 self.check(cell, assumed.get(cell, 0) + per_pod * count)
@@ -382,7 +202,11 @@ class Assigner:
 
 
 def roomiest(
-    tree: QuotaTree, node: int, shape: Shape, counts: tuple[int, ...], choice: FlavorRestrictions
+    tree: QuotaTree,
+    node: int,
+    shape: Shape,
+    counts: tuple[int, ...],
+    restrictions: FlavorRestrictions,
 ) -> Cells | None:
     """The amounts for so many pods in the flavors that lack least room; None if impossible."""
     usage: dict[int, int] = {}
@@ -390,7 +214,7 @@ def roomiest(
         for options in pod_set.groups:
             best: tuple[int, FlavorOption] | None = None
             for option in options:
-                if option.mismatch is not None or not choice.allows(index, option):
+                if option.mismatch is not None or not restrictions.allows(index, option):
                     continue
                 wanted = [(c, usage.get(c, 0) + per_pod * count) for _, c, per_pod in option.cells]
                 if not tree.possible(node, tuple(wanted)):
