@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from aws_lambda_powertools import Logger
 from sluice import bootstrap
-from sluice.core.values import strict_json
-from sluice.usecases.api import Api, Call
-from sluice.usecases.callers import Caller, authority
-from sluice.usecases.refused import InvalidError, RefusedError
+from sluice.api.responses import fault_response, refusal_response, response
+from sluice.usecases.request_errors import RequestError
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+    from sluice.api.routes import Api
 
 logger = Logger()
 
@@ -29,16 +25,12 @@ def handler(
     if "Records" in event:
         return hear(event, account)
     try:
-        return _answer(200, respond(event, api or bootstrap.api(), account))
-    except RefusedError as refused:
-        error = {"code": refused.code, "message": refused.message, "errors": refused.errors}
-        if refused.hint:
-            error["hint"] = refused.hint
-        return _answer(refused.status, {"error": error})
+        return response(200, (api or bootstrap.api())(event, account=account))
+    except RequestError as error:
+        return refusal_response(error)
     except Exception:
         logger.exception("request failed")
-        message = f"internal error; its log carries the id {context.aws_request_id}"
-        return _answer(500, {"error": {"code": "Internal", "message": message, "errors": []}})
+        return fault_response(context.aws_request_id)
 
 
 def hear(event: dict[str, Any], account: str) -> dict[str, Any]:
@@ -52,38 +44,3 @@ def hear(event: dict[str, Any], account: str) -> dict[str, Any]:
             logger.exception("answer not recorded")
             failed.append(record["messageId"])
     return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}
-
-
-def respond(event: dict[str, Any], api: Api, account: str) -> Any:
-    """Who calls, what is asked, and the use case's answer. Raises RefusedError."""
-    caller = authority(Caller.of(event), api.catalog.snapshot(), account=account)
-    path = event.get("rawPath", "/").strip("/")
-    call = Call(
-        method=event["requestContext"]["http"]["method"],
-        path=tuple(unquote(segment) for segment in path.split("/")),
-        caller=caller,
-        query=event.get("queryStringParameters") or {},
-        body=_body(event),
-    )
-    return api(call)
-
-
-def _body(event: dict[str, Any]) -> Any:
-    """The decoded JSON body; None without one. Raises InvalidError."""
-    body = event.get("body")
-    if not body:
-        return None
-    try:
-        if event.get("isBase64Encoded"):
-            body = base64.b64decode(body, validate=True)
-        return strict_json.parse(body)
-    except ValueError as error:
-        raise InvalidError(f"the body is no JSON: {error}") from error
-
-
-def _answer(status: int, document: Any) -> dict[str, Any]:
-    return {
-        "statusCode": status,
-        "headers": {"content-type": "application/json", "cache-control": "no-store"},
-        "body": json.dumps(document, ensure_ascii=False),
-    }

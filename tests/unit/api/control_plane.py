@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from sluice.api.routes import Api
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Workload
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit, StreamRecord
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.admitting.submit import Message, Submit
-from sluice.usecases.api import Api
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.reading.accounts import Accounts
 from sluice.usecases.reading.costs import Costs

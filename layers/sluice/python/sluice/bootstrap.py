@@ -52,10 +52,10 @@ from sluice.message_queues import DEAD_LETTERS, QUEUES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sluice.api.routes import Api
     from sluice.ports import StreamRecord
     from sluice.usecases.admitting.admit import Admit
     from sluice.usecases.admitting.submit import Submit
-    from sluice.usecases.api import Api
     from sluice.usecases.capacity.provision import Provision
     from sluice.usecases.capacity.steer_pools import SteerPools
     from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
@@ -471,7 +471,7 @@ def consumers() -> LambdaConsumers:
 
 @cache
 def api() -> Api:
-    from sluice.usecases.api import Api
+    from sluice.api.routes import Api
     from sluice.usecases.reading.accounts import Accounts
     from sluice.usecases.reading.costs import Costs
     from sluice.usecases.reading.explain import Explain

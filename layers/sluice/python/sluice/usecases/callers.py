@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.usecases.refused import ForbiddenError
+from sluice.usecases.request_errors import ForbiddenError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,14 +27,6 @@ class Caller:
     account: str
     arn: str
     user_id: str
-
-    @classmethod
-    def of(cls, event: Mapping[str, Any]) -> Caller:
-        """Raises ForbiddenError for a request without an identity."""
-        iam = event.get("requestContext", {}).get("authorizer", {}).get("iam") or {}
-        if not iam.get("accountId") or not iam.get("userArn"):
-            raise ForbiddenError("the request carries no IAM identity; sign it (service `lambda`)")
-        return cls(iam["accountId"], iam["userArn"], iam.get("userId") or iam.get("callerId") or "")
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from sluice.core.accounting.usage_intervals import usage_intervals
 from sluice.core.intake.submission import GPUS
 from sluice.core.lifecycle.record import Workload
 from sluice.usecases.reading.query import DAY_MS
-from sluice.usecases.refused import InvalidError
+from sluice.usecases.request_errors import InvalidError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

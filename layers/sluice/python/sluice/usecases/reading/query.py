@@ -17,7 +17,7 @@ from sluice.core.passes.admission_cycle import decide
 from sluice.core.values.identity import ID_LENGTH, elsewhere_id
 from sluice.errors import ClusterError
 from sluice.usecases.configuration import configured
-from sluice.usecases.refused import (
+from sluice.usecases.request_errors import (
     AmbiguousError,
     ConflictError,
     ForbiddenError,

@@ -15,7 +15,7 @@ from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
 from sluice.usecases.admitting.submit import placed
 from sluice.usecases.configuration import configured
 from sluice.usecases.reading.explain import about_quota, would_help
-from sluice.usecases.refused import InvalidError
+from sluice.usecases.request_errors import InvalidError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from sluice.core.lifecycle.indexes import blocked_key, pending_key
 from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import beat
-from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
+from sluice.usecases.request_errors import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.steering.own_objects import OWN_KINDS, flaws_of
 from sluice.usecases.views import Json
 

@@ -9,7 +9,12 @@ from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import phase
-from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from sluice.usecases.request_errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+)
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ class Answer:
         token: str = "",
         event: str = "",
     ) -> Json:
-        """Record what a check says. Raises RefusedError for who may not, and for what is over.
+        """Record what a check says. Raises RequestError for who may not, and for what is over.
 
         A copy of an `event` that was heard already changes nothing.
         """

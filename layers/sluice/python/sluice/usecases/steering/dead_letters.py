@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.lifecycle.completion import WITHHELD, token_in
 from sluice.message_queues import DEAD_LETTERS
-from sluice.usecases.refused import ConflictError, NotFoundError
+from sluice.usecases.request_errors import ConflictError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

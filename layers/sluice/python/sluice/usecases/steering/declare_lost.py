@@ -10,7 +10,7 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import ON_CLUSTER, Intent, IntentKind, awaits_release
 from sluice.core.values.reasons import Reason
 from sluice.usecases.fleet import HEARTBEATS
-from sluice.usecases.refused import ConflictError, InvalidError, NotFoundError
+from sluice.usecases.request_errors import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import ON_CLUSTER, Intent, IntentKind, State, Workload, phase
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, clusters_of
-from sluice.usecases.refused import NotFoundError
+from sluice.usecases.request_errors import NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

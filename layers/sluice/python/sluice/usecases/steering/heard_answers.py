@@ -10,7 +10,7 @@ from sluice.core.lifecycle.happenings import Happening
 from sluice.core.values import strict_json
 from sluice.ports import Handled
 from sluice.usecases.callers import authority_of_source
-from sluice.usecases.refused import ForbiddenError, InvalidError, RefusedError
+from sluice.usecases.request_errors import ForbiddenError, InvalidError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class HeardAnswers:
         """An answer as a message; "", or why it is refused for good. Faults of ours are raised."""
         try:
             self(strict_json.parse(body), account=account)
-        except (RefusedError, ValueError) as refused:
+        except (RequestError, ValueError) as refused:
             return str(refused)
         return ""
 
@@ -52,13 +52,13 @@ class HeardAnswers:
         return Handled(frozenset(refused), next(iter(refused.values()), ""))
 
     def __call__(self, envelope: Any, *, account: str) -> None:
-        """Raises RefusedError for an answer that is not taken, which is for the log then."""
+        """Raises RequestError for an answer that is not taken, which is for the log then."""
         source, event, said = _read(envelope, account)
         caller = authority_of_source(source, self.catalog.snapshot())
         workload, check = checks.question(said["token"])
         try:
             self.answer(caller, workload, check, **said, event=event)
-        except RefusedError as refused:
+        except RequestError as refused:
             self._tell(caller, workload, check, f"{said['state']} of {source}: {refused.message}")
             raise
 
@@ -72,7 +72,7 @@ class HeardAnswers:
 
 
 def _read(envelope: Any, account: str) -> tuple[str, str, dict[str, str]]:
-    """Source, id and content of an event of our account. Raises RefusedError."""
+    """Source, id and content of an event of our account. Raises RequestError."""
     if not isinstance(envelope, dict) or envelope.get("detail-type") != DETAIL_TYPE:
         raise InvalidError(f"is no event of type {DETAIL_TYPE}")
     if envelope.get("account") != account:

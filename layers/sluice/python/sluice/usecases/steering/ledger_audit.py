@@ -11,7 +11,7 @@ from sluice.core.lifecycle.reservations import held_by
 from sluice.core.values.quantity import format_quantity
 from sluice.usecases.admitting.recount import Recount, recount
 from sluice.usecases.configuration import configured
-from sluice.usecases.refused import NotFoundError
+from sluice.usecases.request_errors import NotFoundError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

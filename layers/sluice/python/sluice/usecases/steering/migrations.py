@@ -15,7 +15,7 @@ from sluice.core.migrations.interruption import (
     request_event,
 )
 from sluice.core.migrations.periodic import can_be_ordered
-from sluice.usecases.refused import ConflictError
+from sluice.usecases.request_errors import ConflictError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

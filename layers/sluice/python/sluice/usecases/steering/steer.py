@@ -15,7 +15,7 @@ from sluice.core.lifecycle.record import (
     is_migrating,
     phase,
 )
-from sluice.usecases.refused import ConflictError, ForbiddenError, InvalidError
+from sluice.usecases.request_errors import ConflictError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
-"""Answers of the api that are no: each with the code that clients switch on.
+"""Requests that are refused: each kind with the code that clients switch on.
 
-Refused
+RequestError
 ├── NotFoundError    there is no such thing, or the caller may not know of it
 ├── AmbiguousError   several things have this prefix
 ├── ForbiddenError   the caller may not do this
 ├── InvalidError     the request makes no sense; `errors` names the fields
 ├── ConflictError    it made sense, but not in the present state
-└── UnreachableError a cluster does not answer; worth a retry
+├── UnreachableError a cluster does not answer; worth a retry
+└── NoRouteError     the api has no such address, or not this method on it
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 FieldErrors = list[dict[str, str]]
 
 
-class RefusedError(SluiceError):
-    """A request that is not granted; `status` is the HTTP status."""
+class RequestError(SluiceError):
+    """A request that is not granted; the api gives each kind an HTTP status."""
 
-    status = 400
     code = "Invalid"
 
     def __init__(self, message: str, errors: Sequence[dict[str, str]] = (), hint: str = "") -> None:
@@ -34,43 +34,43 @@ class RefusedError(SluiceError):
         self.hint = hint
 
 
-class NotFoundError(RefusedError):
+class NotFoundError(RequestError):
     """There is no such thing, or the caller may not know of it."""
 
-    status = 404
     code = "NotFound"
 
 
-class AmbiguousError(RefusedError):
+class AmbiguousError(RequestError):
     """Several things have this prefix."""
 
-    status = 409
     code = "Ambiguous"
 
 
-class ForbiddenError(RefusedError):
+class ForbiddenError(RequestError):
     """The caller may not do this."""
 
-    status = 403
     code = "Forbidden"
 
 
-class InvalidError(RefusedError):
+class InvalidError(RequestError):
     """The request makes no sense; `errors` names the fields."""
 
-    status = 422
     code = "Invalid"
 
 
-class ConflictError(RefusedError):
+class ConflictError(RequestError):
     """It made sense, but not in the present state."""
 
-    status = 409
     code = "Conflict"
 
 
-class UnreachableError(RefusedError):
+class UnreachableError(RequestError):
     """A cluster does not answer, or refuses us; worth a retry."""
 
-    status = 503
     code = "Unreachable"
+
+
+class NoRouteError(RequestError):
+    """The api has no such address, or not this method on it."""
+
+    code = "NoSuchRoute"

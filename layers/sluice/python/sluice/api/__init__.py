@@ -1,0 +1,1 @@
+"""The HTTP API: requests in, use cases called, responses out."""
