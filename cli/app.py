@@ -45,7 +45,7 @@ class App:
         return Client(self.aws.transport())
 
     def read_object(self, bucket: str, key: str) -> bytes:
-        """Reads an object from S3 with the caller's own credentials. Raises SluiceError."""
+        """Reads an object from S3 with the caller's own credentials. Raises CliError."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as above
 
         from cli.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses

@@ -5,19 +5,19 @@ from typing import Any
 
 from cli.errors import (
     AmbiguousNameError,
+    CliError,
     ControlPlaneUnavailableError,
     IdempotencyKeyReusedError,
     ObjectNotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
-    SluiceError,
 )
 from cli.transport import ApiRequest, Transport
 
 Json = dict[str, Any]
 
 ERROR_STATUS = 400
-ERRORS: Mapping[int, type[SluiceError]] = {
+ERRORS: Mapping[int, type[CliError]] = {
     400: RequestRefusedError,
     401: PermissionDeniedError,
     403: PermissionDeniedError,
@@ -31,11 +31,11 @@ ERRORS: Mapping[int, type[SluiceError]] = {
     503: ControlPlaneUnavailableError,
     504: ControlPlaneUnavailableError,
 }
-CODES: Mapping[str, type[SluiceError]] = {
+CODES: Mapping[str, type[CliError]] = {
     "Ambiguous": AmbiguousNameError,
     "KeyReused": IdempotencyKeyReusedError,
 }
-HINTS: Mapping[type[SluiceError], str] = {
+HINTS: Mapping[type[CliError], str] = {
     PermissionDeniedError: "ask for a Tenant that names your role, or try --profile",
     ControlPlaneUnavailableError: "try again; `sluice doctor` shows details",
 }
@@ -86,7 +86,7 @@ class Client:
         raise failure(response.status, response.document)
 
 
-def failure(status: int, document: Any) -> SluiceError:
+def failure(status: int, document: Any) -> CliError:
     """The exception for an error answer. The body is not always one of the api's own."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):
@@ -94,6 +94,6 @@ def failure(status: int, document: Any) -> SluiceError:
             document.get("Message", document.get("message")) if isinstance(document, dict) else None
         )
         error = {"message": str(text or f"the api answered with status {status}")}
-    kind = CODES.get(str(error.get("code")), ERRORS.get(status, SluiceError))
+    kind = CODES.get(str(error.get("code")), ERRORS.get(status, CliError))
     hint = str(error.get("hint") or HINTS.get(kind, ""))
     return kind(str(error.get("message", status)), hint=hint, errors=error.get("errors") or ())

@@ -12,7 +12,7 @@ from sluice.core.values.mistakes import mistake
 from cli.exit_codes import ExitCode
 
 
-class SluiceError(click.ClickException):
+class CliError(click.ClickException):
     """Base of all exceptions."""
 
     exit_code = ExitCode.ERROR
@@ -33,17 +33,17 @@ class SluiceError(click.ClickException):
             click.echo(f"hint: {self.hint}", err=True)
 
 
-class NotDeployedError(SluiceError):
+class NotDeployedError(CliError):
     """The stacks do not publish this name: they are not deployed, or a setting omits the part."""
 
 
-class UsageError(SluiceError):
+class UsageError(CliError):
     """The arguments make no valid request."""
 
     exit_code = ExitCode.USAGE
 
 
-class ObjectNotFoundError(SluiceError):
+class ObjectNotFoundError(CliError):
     """No object has this id or name."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -62,25 +62,25 @@ class WorkloadNotFoundError(ObjectNotFoundError):
     exit_code = ExitCode.WORKLOAD_NOT_FOUND
 
 
-class PermissionDeniedError(SluiceError):
+class PermissionDeniedError(CliError):
     """No credentials, or they do not allow this."""
 
     exit_code = ExitCode.DENIED
 
 
-class RequestRefusedError(SluiceError):
+class RequestRefusedError(CliError):
     """Validation or policy refuses the request; a retry is refused too."""
 
     exit_code = ExitCode.REFUSED
 
 
-class IdempotencyKeyReusedError(SluiceError):
+class IdempotencyKeyReusedError(CliError):
     """The idempotency key belongs to another document."""
 
     exit_code = ExitCode.KEY_REUSED
 
 
-class ControlPlaneUnavailableError(SluiceError):
+class ControlPlaneUnavailableError(CliError):
     """The control plane does not answer; retry."""
 
     exit_code = ExitCode.UNAVAILABLE

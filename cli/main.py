@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from cli.app import App
-from cli.errors import SluiceError
+from cli.errors import CliError
 from cli.exit_codes import ExitCode
 from cli.lazy import LazyGroup, Verb
 
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    except SluiceError as error:
+    except CliError as error:
         error.show()
         sys.exit(error.exit_code)
     except click.ClickException as error:

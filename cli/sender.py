@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from sluice.core.values.strict_json import MAX_BYTES, JsonError, parse
 
-from cli.errors import ControlPlaneUnavailableError, RequestRefusedError, SluiceError
+from cli.errors import CliError, ControlPlaneUnavailableError, RequestRefusedError
 
 BATCH_ENTRIES = 10
 BATCH_BYTES = 1_048_576
@@ -95,7 +95,7 @@ class SqsSender:
         for failure in failed:
             if failure.get("SenderFault"):
                 message = batch[int(failure["Id"])]
-                raise SluiceError(f"SQS refuses workload {message.id}: {failure.get('Message')}")
+                raise CliError(f"SQS refuses workload {message.id}: {failure.get('Message')}")
         return [batch[int(failure["Id"])] for failure in failed]
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sluice.configuration import Configuration, ConfigurationError, load
 
-from cli.errors import SluiceError
+from cli.errors import CliError
 
 CONFIGURATION = "sluice.yaml"
 LOCAL_FOLDER = ".local"
@@ -72,7 +72,7 @@ def discover(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> ClientSettings:
-    """Reads all settings that need no call to AWS. Raises SluiceError for an unusable file."""
+    """Reads all settings that need no call to AWS. Raises CliError for an unusable file."""
     environment = os.environ if environment is None else environment
     folder = folder or Path.cwd()
     path = Path(environment.get("SLUICE_CONFIG") or folder / CONFIGURATION)
@@ -120,9 +120,7 @@ def _configuration(path: Path) -> Configuration:
     try:
         return load(path)
     except ConfigurationError as error:
-        raise SluiceError(
-            str(error), hint="`sluice schema config` prints what is allowed"
-        ) from error
+        raise CliError(str(error), hint="`sluice schema config` prints what is allowed") from error
 
 
 def _region(environment: Mapping[str, str], configuration: Configuration) -> Setting:

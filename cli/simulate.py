@@ -19,7 +19,7 @@ from sluice.simulation.report import report
 from sluice.simulation.roots import NeverAtRestError
 from sluice.simulation.scenario import parse_scenario
 
-from cli.errors import RequestRefusedError, SluiceError, UsageError
+from cli.errors import CliError, RequestRefusedError, UsageError
 from cli.exit_codes import ExitCode
 from cli.simulation_progress import SimulationProgress
 from cli.simulation_table import simulation_table
@@ -88,7 +88,7 @@ def simulate(files: tuple[Path, ...], **flags: Any) -> None:
     for path in files:
         try:
             code = _simulate(path, settings)
-        except SluiceError as error:
+        except CliError as error:
             error.show()
             code = ExitCode(error.exit_code)
         worst = max(worst, code)

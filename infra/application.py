@@ -4,25 +4,25 @@ import aws_cdk as cdk
 from constructs import Construct
 from sluice.configuration import Configuration
 
-from infra.cluster_access import ClusterAccess
+from infra.cluster_access import ClusterAccessStack
 from infra.code import require_matching_interpreter
-from infra.control import Control
-from infra.observability import Observability
-from infra.state import State
+from infra.control import ControlStack
+from infra.observability import ObservabilityStack
+from infra.state import StateStack
 
 
 def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
     """Add State, Control, Observability, and one ClusterAccess for each imported cluster."""
     require_matching_interpreter(configuration.runtime)
     environment = cdk.Environment(region=configuration.region) if configuration.region else None
-    state = State(
+    state = StateStack(
         scope,
         "State",
         stack_name=f"{configuration.name}-state",
         configuration=configuration,
         env=environment,
     )
-    control = Control(
+    control = ControlStack(
         scope,
         "Control",
         stack_name=f"{configuration.name}-control",
@@ -30,7 +30,7 @@ def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
         state=state,
         env=environment,
     )
-    Observability(
+    ObservabilityStack(
         scope,
         "Observability",
         stack_name=f"{configuration.name}-observability",
@@ -42,7 +42,7 @@ def add_stacks(scope: Construct, *, configuration: Configuration) -> None:
     for cluster in configuration.clusters:
         # A stack's name knows no underscore, a cluster's does.
         suffix = cluster.name.replace("_", "-")
-        ClusterAccess(
+        ClusterAccessStack(
             scope,
             f"ClusterAccess-{cluster.name}",
             stack_name=f"{configuration.name}-cluster-access-{suffix}",

@@ -9,17 +9,17 @@ import yaml
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
-from sluice.configuration import Cluster, Configuration
+from sluice.configuration import ClusterSettings, Configuration
 
 from infra.cluster_manifest import cluster_manifest
-from infra.control import Control
+from infra.control import ControlStack
 from infra.node_agent import NodeAgent
-from infra.state import State
+from infra.state import StateStack
 
 _REMOVERS = ("act", "observe")  # they take checkpoints off the list
 
 
-class ClusterAccess(cdk.Stack):
+class ClusterAccessStack(cdk.Stack):
     """One access entry a function, each with a group of its own, and what these groups may do.
 
     Access entries alone give no rights: an administrator of the cluster applies the manifest that
@@ -32,9 +32,9 @@ class ClusterAccess(cdk.Stack):
         construct_id: str,
         *,
         configuration: Configuration,
-        cluster: Cluster,
-        state: State,
-        control: Control,
+        cluster: ClusterSettings,
+        state: StateStack,
+        control: ControlStack,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, **options)
@@ -75,7 +75,7 @@ class ClusterAccess(cdk.Stack):
             value=f"aws s3 cp {manifest.s3_object_url} - | kubectl apply -f -",
         )
 
-    def _manifest(self, cluster: Cluster, agent: Mapping[str, str]) -> assets.Asset:
+    def _manifest(self, cluster: ClusterSettings, agent: Mapping[str, str]) -> assets.Asset:
         stage = cdk.Stage.of(self)
         if stage is None:
             raise ValueError("a stack belongs to an app")

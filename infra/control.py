@@ -19,7 +19,7 @@ from infra.queues import Queues, restrict_senders
 from infra.rules import accept_submissions, hear_answers, hear_of_ends, hear_of_machines
 from infra.schedules import Schedules
 from infra.sources import consume_queue, follow_stream
-from infra.state import State
+from infra.state import StateStack
 
 _BATCH = 10
 _DEAD_LETTER_ACTIONS = (
@@ -31,7 +31,7 @@ _DEAD_LETTER_ACTIONS = (
 )
 
 
-class Control(cdk.Stack):
+class ControlStack(cdk.Stack):
     """The machine around the state; `functions` by name, `queues`, `bus`."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Control(cdk.Stack):
         construct_id: str,
         *,
         configuration: Configuration,
-        state: State,
+        state: StateStack,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, **options)

@@ -12,8 +12,8 @@ from sluice.configuration import Configuration
 from sluice.message_queues import QUEUES
 from sluice.metrics import NAMESPACE, Metric
 
-from infra.control import Control
-from infra.state import State
+from infra.control import ControlStack
+from infra.state import StateStack
 
 _MINUTE = cdk.Duration.minutes(1)
 _FIVE_MINUTES = cdk.Duration.minutes(5)
@@ -21,7 +21,7 @@ _STREAM_LAG_MS = 60_000
 _ERRORS_IN_FIVE_MINUTES = 5
 
 
-class Observability(cdk.Stack):
+class ObservabilityStack(cdk.Stack):
     """Watches State and Control; what is billed here is a few dollars a month."""
 
     def __init__(
@@ -30,8 +30,8 @@ class Observability(cdk.Stack):
         construct_id: str,
         *,
         configuration: Configuration,
-        state: State,
-        control: Control,
+        state: StateStack,
+        control: ControlStack,
         **options: Any,
     ) -> None:
         super().__init__(scope, construct_id, **options)

@@ -7,8 +7,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
-from sluice.configuration import Configuration
-from sluice.configuration import State as StateSettings
+from sluice.configuration import Configuration, StateSettings
 
 from infra.published import Published
 
@@ -60,7 +59,7 @@ TABLES = (
 )
 
 
-class State(cdk.Stack):
+class StateStack(cdk.Stack):
     """Seven tables and one bucket, with generated names that SSM parameters publish."""
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.app import pass_app
-from cli.errors import SluiceError
+from cli.errors import CliError
 from cli.output import Column, Json, output_option, rows
 from cli.settings import PUBLISHED
 
@@ -50,6 +50,6 @@ def _published(app: App, parameter: str) -> Json:
     """A published name, asked from SSM where nothing nearer says it."""
     try:
         found = app.aws.published(parameter)
-    except SluiceError as error:
+    except CliError as error:
         return {"setting": parameter, "value": "", "source": error.message}
     return {"setting": parameter, "value": found.value, "source": found.source}

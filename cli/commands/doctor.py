@@ -10,7 +10,7 @@ import click
 from sluice.message_queues import DEAD_LETTERS
 
 from cli.app import pass_app
-from cli.errors import CommandExit, ObjectNotFoundError, SluiceError
+from cli.errors import CliError, CommandExit, ObjectNotFoundError
 from cli.exit_codes import ExitCode
 from cli.output import Column, hint, output_option, rows
 
@@ -55,7 +55,7 @@ def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     for check in (_settings, _credentials, _queues, _api):
         try:
             findings += [asdict(finding) for finding in check(app)]
-        except SluiceError as error:
+        except CliError as error:
             name = check.__name__.strip("_")
             findings.append(asdict(Finding(name, FAIL, error.message, error.hint)))
     failed = [finding for finding in findings if finding["result"] == FAIL]

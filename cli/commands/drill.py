@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.app import pass_app
-from cli.errors import NotDeployedError, ObjectNotFoundError, SluiceError
+from cli.errors import CliError, NotDeployedError, ObjectNotFoundError
 from local.endpoints import Endpoints
 from local.settings import Layout, default_state
 
@@ -54,7 +54,7 @@ def _template(app: App) -> str:
     try:
         return str(app.aws.published("drill").value)
     except NotDeployedError as error:
-        raise SluiceError(
+        raise CliError(
             "no experiment template for drills is deployed",
             hint="set `drills: true` in sluice.yaml, then `make deploy`",
         ) from error
@@ -88,7 +88,7 @@ def _experiment(app: App, template: str, instance: str) -> str:
 
 
 def _await_begin(fis: Any, experiment: str) -> None:
-    """Waits until the action runs. Raises SluiceError with the reason of FIS if it does not."""
+    """Waits until the action runs. Raises CliError with the reason of FIS if it does not."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = fis.get_experiment(id=experiment)["experiment"]
@@ -97,13 +97,13 @@ def _await_begin(fis: Any, experiment: str) -> None:
             return
         state = found["state"]
         if state["status"] in ENDED:
-            raise SluiceError(
+            raise CliError(
                 f"experiment {experiment} {state['status']}: {state.get('reason', 'no reason')}",
                 hint="only running spot instances can be interrupted; `sluice capacity` lists the "
                 "machines",
             )
         time.sleep(POLL_SECONDS)
-    raise SluiceError(
+    raise CliError(
         f"experiment {experiment} has not begun within {PATIENCE_SECONDS:.0f} s; its machine is "
         "not marked any more",
         hint=f"aws fis get-experiment --id {experiment}",
@@ -142,4 +142,4 @@ def _terminate(instance: str) -> None:
     try:
         urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - as above
     except urllib.error.HTTPError as error:
-        raise SluiceError(error.read().decode(errors="replace").strip()) from error
+        raise CliError(error.read().decode(errors="replace").strip()) from error

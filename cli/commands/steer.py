@@ -9,7 +9,7 @@ import click
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.errors import CommandExit, SluiceError
+from cli.errors import CliError, CommandExit
 from cli.exit_codes import ExitCode
 from cli.output import Column, Json, hint, output_option, rows
 from cli.selection import find_many, many_workloads
@@ -102,7 +102,7 @@ def _steer(
                 app.client.post("workloads", workload["id"], verb, body=body | {"reason": reason})
             )
             results.append(str(changed[-1]["result"]))
-        except SluiceError as error:
+        except CliError as error:
             changed.append(workload)
             results.append(error.message)
             failures.append(error)

@@ -12,7 +12,7 @@ from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.documents import Source, Submission, read, submission
-from cli.errors import CommandExit, RequestRefusedError, SluiceError
+from cli.errors import CliError, CommandExit, RequestRefusedError
 from cli.exit_codes import ExitCode
 from cli.output import Column, Json, hint, output_option, rows
 from cli.parameters import DURATION
@@ -186,7 +186,7 @@ def _before(app: App, submissions: Sequence[Submission]) -> dict[str, Json]:
         for some in batched_ids(list(keyed)):
             found = app.client.get("workloads", ids=",".join(some))["items"]
             known |= {each["id"]: each for each in found if each["id"] in keyed}
-    except SluiceError:
+    except CliError:
         return {}
     for identity, record in known.items():
         same = record.get("digest") == digest(withheld(keyed[identity].judged))

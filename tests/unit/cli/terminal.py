@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from cli.app import App
 from cli.client import Client
-from cli.errors import SluiceError
+from cli.errors import CliError
 from cli.main import sluice
 from cli.sender import SubmissionMessage
 from cli.transport import ApiRequest, ApiResponse
@@ -52,7 +52,7 @@ class Terminal:
 
     def read(self, bucket: str, key: str) -> bytes:
         if (address := f"s3://{bucket}/{key}") not in self.stored:
-            raise SluiceError(f"{address} cannot be read")
+            raise CliError(f"{address} cannot be read")
         return self.stored[address]
 
     def deliver(self, messages: Sequence[SubmissionMessage]) -> None:

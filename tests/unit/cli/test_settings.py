@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.aws import reachable
-from cli.errors import SluiceError
+from cli.errors import CliError
 from cli.settings import discover
 
 
@@ -95,7 +95,7 @@ def test_the_file_names_the_deployment_and_variables_override_its_parts(tmp_path
 def test_a_wrong_file_is_an_error_that_names_the_field(tmp_path: Path) -> None:
     (tmp_path / "sluice.yaml").write_text("nam: blue\n")
 
-    with pytest.raises(SluiceError, match="nam"):
+    with pytest.raises(CliError, match="nam"):
         discover(environment={}, folder=tmp_path)
 
 

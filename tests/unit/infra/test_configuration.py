@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from sluice.configuration import (
-    Cluster,
+    ClusterSettings,
     Configuration,
     ConfigurationError,
     WarmThroughput,
@@ -50,7 +50,7 @@ def test_every_setting_arrives() -> None:
     assert found.submissions.organization == "o-abcdefghij"
     assert found.submissions.manifest_buckets == ("manifests",)
     assert found.events.omit == ("Dispatched", "QuotaReleased")
-    assert found.clusters == (Cluster(name="a", namespaces=("x", "y")),)
+    assert found.clusters == (ClusterSettings(name="a", namespaces=("x", "y")),)
 
 
 def test_what_is_not_kept_is_not_protected() -> None:

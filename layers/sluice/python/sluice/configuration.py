@@ -39,7 +39,7 @@ class Runtime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class StateSettings:
     """How precious the tables and the bucket are."""
 
     retain: bool = True
@@ -48,7 +48,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observability:
+class ObservabilitySettings:
     """Logs, traces, and the SNS topics that alarms notify."""
 
     log_level: str = "INFO"
@@ -77,14 +77,14 @@ class Events:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent:
+class AgentSettings:
     """The node agent, by the digest of its image."""
 
     image: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cedana:
+class CedanaSettings:
     """The secret (ARN) with Cedana's token, and whose pods are admitted: `NAMESPACE/ACCOUNT`."""
 
     token_secret: str
@@ -92,13 +92,13 @@ class Cedana:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class ClusterSettings:
     """An existing EKS cluster, the tenants' namespaces in it, and what its nodes have."""
 
     name: str
     namespaces: tuple[str, ...] = ("default",)
-    agent: Agent | None = None
-    cedana: Cedana | None = None
+    agent: AgentSettings | None = None
+    cedana: CedanaSettings | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +108,11 @@ class Configuration:
     name: str = "sluice"
     region: str | None = None
     runtime: Runtime = field(default_factory=Runtime)
-    state: State = field(default_factory=State)
-    observability: Observability = field(default_factory=Observability)
+    state: StateSettings = field(default_factory=StateSettings)
+    observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     submissions: Submissions = field(default_factory=Submissions)
     events: Events = field(default_factory=Events)
-    clusters: tuple[Cluster, ...] = ()
+    clusters: tuple[ClusterSettings, ...] = ()
     drills: bool = False
 
     @property
@@ -153,21 +153,21 @@ def parse(document: Any, *, source: str = FILE_NAME) -> Configuration:
     return Configuration(
         **{name: document[name] for name in ("name", "region", "drills") if name in document},
         runtime=Runtime(**_fields(document.get("runtime", {}))),
-        state=State(**state),
-        observability=Observability(**_fields(document.get("observability", {}))),
+        state=StateSettings(**state),
+        observability=ObservabilitySettings(**_fields(document.get("observability", {}))),
         submissions=Submissions(**_fields(document.get("submissions", {}))),
         events=Events(**_fields(document.get("events", {}))),
         clusters=tuple(_cluster(each) for each in document.get("clusters", [])),
     )
 
 
-def _cluster(document: Mapping[str, Any]) -> Cluster:
+def _cluster(document: Mapping[str, Any]) -> ClusterSettings:
     fields = _fields(document)
     if agent := fields.get("agent"):
-        fields["agent"] = Agent(**agent)
+        fields["agent"] = AgentSettings(**agent)
     if cedana := fields.get("cedana"):
-        fields["cedana"] = Cedana(**_fields(cedana))
-    return Cluster(**fields)
+        fields["cedana"] = CedanaSettings(**_fields(cedana))
+    return ClusterSettings(**fields)
 
 
 def schema() -> dict[str, Any]:

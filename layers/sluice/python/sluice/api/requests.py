@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRequest:
+class FunctionUrlRequest:
     """One request; `path` has the decoded segments, `parameters` those that the route names."""
 
     method: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.api.requests import ApiRequest, body_of, caller_of, path_of
+from sluice.api.requests import FunctionUrlRequest, body_of, caller_of, path_of
 from sluice.core.lifecycle.record import PHASES, State
 from sluice.usecases.callers import authority
 from sluice.usecases.reading.query import PAGE_LIMIT, Filters
@@ -63,7 +63,7 @@ class Api:
 
         `account` is Sluice's own, whose principals may apply the first Tenant.
         """
-        request = ApiRequest(
+        request = FunctionUrlRequest(
             method=event["requestContext"]["http"]["method"],
             path=path_of(event),
             caller=authority(caller_of(event), self.catalog.snapshot(), account=account),
@@ -87,7 +87,7 @@ class Route:
 
     method: str
     template: str
-    answer: Callable[[Api, ApiRequest], Any]
+    answer: Callable[[Api, FunctionUrlRequest], Any]
 
     def parameters(self, method: str, path: tuple[str, ...]) -> dict[str, str] | None:
         """What the path says for each name of the template; None for a path of another route."""
@@ -106,7 +106,7 @@ class Route:
         return found
 
 
-def _identity(_api: Api, request: ApiRequest) -> Json:
+def _identity(_api: Api, request: FunctionUrlRequest) -> Json:
     who = request.caller
     return {
         "who": who.who,
@@ -119,7 +119,7 @@ def _identity(_api: Api, request: ApiRequest) -> Json:
     }
 
 
-def _list(api: Api, request: ApiRequest) -> Json:
+def _list(api: Api, request: FunctionUrlRequest) -> Json:
     if ids := request.text("ids"):
         return api.query.several(request.caller, ids.split(","))
     filters = Filters(
@@ -150,7 +150,7 @@ def _selector(text: str) -> dict[str, str]:
     return {name: value for name, _, value in terms}
 
 
-def _logs(api: Api, request: ApiRequest) -> Json:
+def _logs(api: Api, request: FunctionUrlRequest) -> Json:
     if not request.text("pod"):
         wanted = request.number("generation") if "generation" in request.query else None
         return api.query.logs(request.caller, request.parameters["id"], wanted)
@@ -164,12 +164,12 @@ def _logs(api: Api, request: ApiRequest) -> Json:
     )
 
 
-def _reprioritize(api: Api, request: ApiRequest) -> Json:
+def _reprioritize(api: Api, request: FunctionUrlRequest) -> Json:
     priority = request.field("priority", (int, str), None)
     return api.steer.reprioritize(request.caller, request.parameters["id"], priority)
 
 
-def _restore(api: Api, request: ApiRequest) -> Json:
+def _restore(api: Api, request: FunctionUrlRequest) -> Json:
     return api.migrations.restore(
         request.caller,
         request.parameters["id"],
@@ -178,7 +178,7 @@ def _restore(api: Api, request: ApiRequest) -> Json:
     )
 
 
-def _answer(api: Api, request: ApiRequest) -> Json:
+def _answer(api: Api, request: FunctionUrlRequest) -> Json:
     return api.answer(
         request.caller,
         request.parameters["id"],
@@ -189,15 +189,15 @@ def _answer(api: Api, request: ApiRequest) -> Json:
     )
 
 
-def _declare_lost(api: Api, request: ApiRequest) -> Json:
+def _declare_lost(api: Api, request: FunctionUrlRequest) -> Json:
     dry_run = request.field("dryRun", bool, default=False)
     return api.declare_lost(
         request.caller, request.parameters["cluster"], reason=_reason(request), dry_run=dry_run
     )
 
 
-def _cordon(*, on: bool) -> Callable[[Api, ApiRequest], Json]:
-    def cordon(api: Api, request: ApiRequest) -> Json:
+def _cordon(*, on: bool) -> Callable[[Api, FunctionUrlRequest], Json]:
+    def cordon(api: Api, request: FunctionUrlRequest) -> Json:
         return api.drain.cordon(
             request.caller,
             request.parameters["cluster"],
@@ -209,66 +209,66 @@ def _cordon(*, on: bool) -> Callable[[Api, ApiRequest], Json]:
     return cordon
 
 
-def _drain(api: Api, request: ApiRequest) -> Json:
+def _drain(api: Api, request: FunctionUrlRequest) -> Json:
     dry_run = request.field("dryRun", bool, default=False)
     return api.drain(
         request.caller, request.parameters["cluster"], reason=_reason(request), dry_run=dry_run
     )
 
 
-def _dead_letters(api: Api, request: ApiRequest) -> Json:
+def _dead_letters(api: Api, request: FunctionUrlRequest) -> Json:
     limit = request.number("limit", 10, most=1_000)
     return api.dead_letters.of(request.caller, request.parameters["queue"], limit)
 
 
-def _purge(api: Api, request: ApiRequest) -> Json:
+def _purge(api: Api, request: FunctionUrlRequest) -> Json:
     dry_run = request.field("dryRun", bool, default=False)
     return api.dead_letters.purge(request.caller, request.parameters["queue"], dry_run=dry_run)
 
 
-def _objects(api: Api, request: ApiRequest) -> Json:
+def _objects(api: Api, request: FunctionUrlRequest) -> Json:
     kind, name = request.parameters["kind"], request.parameters.get("name")
     return api.query.objects(request.caller, kind, name)
 
 
-def _apply(api: Api, request: ApiRequest) -> Json:
+def _apply(api: Api, request: FunctionUrlRequest) -> Json:
     documents = request.field("documents", list, None)
     return api.apply(
         request.caller, documents, dry_run=request.field("dryRun", bool, default=False)
     )
 
 
-def _delete(api: Api, request: ApiRequest) -> Json:
+def _delete(api: Api, request: FunctionUrlRequest) -> Json:
     kind, name = request.parameters["kind"], request.parameters["name"]
     return api.apply.delete(request.caller, kind, name, dry_run=request.text("dryRun") == "true")
 
 
-def _reason(request: ApiRequest) -> str:
+def _reason(request: FunctionUrlRequest) -> str:
     return str(request.field("reason", str, ""))[:500]
 
 
-def _audit(api: Api, request: ApiRequest) -> Json:
+def _audit(api: Api, request: FunctionUrlRequest) -> Json:
     limit = request.number("limit", 100, most=1_000)
     return api.query.audit(
         request.caller, request.parameters["root"], request.number("after", 0), limit
     )
 
 
-def _recorded(api: Api, request: ApiRequest) -> Json:
+def _recorded(api: Api, request: FunctionUrlRequest) -> Json:
     version = request.parameters["version"]
     if not (version.isascii() and version.isdigit()) or int(version) > 2**53:
         raise InvalidError(f"{version!r:.40} is no version of a ledger")
     return api.query.recorded(request.caller, request.parameters["root"], int(version))
 
 
-def _passes(api: Api, request: ApiRequest) -> Json:
+def _passes(api: Api, request: FunctionUrlRequest) -> Json:
     limit = max(1, request.number("limit", 100, most=1_000))
     return api.query.passes(
         request.caller, request.parameters["root"], request.number("after", 0), limit
     )
 
 
-def _costs(api: Api, request: ApiRequest) -> Json:
+def _costs(api: Api, request: FunctionUrlRequest) -> Json:
     return api.costs(
         request.caller,
         by=request.text("by") or "queue",
@@ -279,35 +279,35 @@ def _costs(api: Api, request: ApiRequest) -> Json:
     )
 
 
-def _cancel(api: Api, request: ApiRequest) -> Json:
+def _cancel(api: Api, request: FunctionUrlRequest) -> Json:
     workload = request.parameters["id"]
     return api.steer.cancel(request.caller, workload, reason=_reason(request))
 
 
-def _hold(*, on: bool) -> Callable[[Api, ApiRequest], Json]:
+def _hold(*, on: bool) -> Callable[[Api, FunctionUrlRequest], Json]:
     return lambda api, request: api.steer.hold(request.caller, request.parameters["id"], on=on)
 
 
-def _requeue(api: Api, request: ApiRequest) -> Json:
+def _requeue(api: Api, request: FunctionUrlRequest) -> Json:
     workload = request.parameters["id"]
     return api.steer.requeue(request.caller, workload, reason=_reason(request))
 
 
-def _redrive(api: Api, request: ApiRequest) -> Json:
+def _redrive(api: Api, request: FunctionUrlRequest) -> Json:
     return api.dead_letters.redrive(request.caller, request.parameters["queue"])
 
 
-def _whatif(api: Api, request: ApiRequest) -> Any:
+def _whatif(api: Api, request: FunctionUrlRequest) -> Any:
     return api.whatif(request.caller, request.field("documents", list, None))
 
 
-def _of_caller(use_case: str) -> Callable[[Api, ApiRequest], Any]:
+def _of_caller(use_case: str) -> Callable[[Api, FunctionUrlRequest], Any]:
     """A question that has no other argument than who asks, as `accounts.queues`."""
     ask = attrgetter(use_case)
     return lambda api, request: ask(api)(request.caller)
 
 
-def _of(parameter: str, use_case: str) -> Callable[[Api, ApiRequest], Any]:
+def _of(parameter: str, use_case: str) -> Callable[[Api, FunctionUrlRequest], Any]:
     """A question about one thing that the path names."""
     ask = attrgetter(use_case)
     return lambda api, request: ask(api)(request.caller, request.parameters[parameter])

@@ -49,7 +49,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedMessage:
     """A message whose record could not be written; SQS brings it again."""
 
     message_id: str
@@ -64,7 +64,7 @@ class Failure:
 class Submitted:
     accepted: int
     rejected: int
-    failed: tuple[Failure, ...]
+    failed: tuple[FailedMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Submit:
         judged = [each for message in messages for each in self.judge(message, snapshot)]
         self.manifests.put_many({j.record.manifest_key: j.manifest for j in judged if j.manifest})
         outcomes = list(self.pool.map(self.record, judged))
-        failures = {o.message_id: o for o in outcomes if isinstance(o, Failure)}
+        failures = {o.message_id: o for o in outcomes if isinstance(o, FailedMessage)}
         states = [o for o in outcomes if isinstance(o, State)]
         rejected = states.count(State.REJECTED)
         return Submitted(len(states) - rejected, rejected, tuple(failures.values()))
@@ -163,7 +163,7 @@ class Submit:
             return documents.malformed("manifestRef", message, reference.index)
         return replace(item, index=reference.index)
 
-    def record(self, judged: Judged) -> State | Failure:
+    def record(self, judged: Judged) -> State | FailedMessage:
         """Same key and body again is a success; same key and another body is a visible conflict."""
         workload = judged.record
         try:
@@ -175,7 +175,7 @@ class Submit:
                 # Nothing of the record changes, so no event would tell of one more task.
                 self.completions.look([workload.manifest_key])
         except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
-            return Failure(judged.message.id, error)
+            return FailedMessage(judged.message.id, error)
         return workload.state
 
     def create(self, workload: Workload, token: str) -> Created:
