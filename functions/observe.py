@@ -22,7 +22,6 @@ def handler(event: dict[str, Any], context: LambdaContext) -> None:
         with noting("observe", cluster):
             observe(cluster, owner=context.aws_request_id, until=until)
     finally:
-        while observe.troubles:
-            trouble = observe.troubles.popleft()
-            logger.warning("not done", extra={"cluster": cluster, "cause": str(trouble)})
-            noting.note("observe", cluster, trouble)
+        for problem in observe.problems.take():
+            logger.warning("not done", extra={"cluster": cluster, "cause": str(problem)})
+            noting.note("observe", cluster, problem)

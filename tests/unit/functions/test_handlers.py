@@ -335,7 +335,7 @@ def test_observe_notes_what_went_wrong_beside_its_observation(
     plane: Plane, context: Context, monkeypatch: pytest.MonkeyPatch, faults: MemoryFaults
 ) -> None:
     watching = plane.observe()
-    watching.troubles.append(ClusterForbidden('cannot watch resource "pods"', 403))
+    watching.problems.report(ClusterForbidden('cannot watch resource "pods"', 403))
     monkeypatch.setattr(bootstrap, "observe", lambda: watching)
     monkeypatch.setattr(bootstrap, "clock", lambda: plane.clock)
 
@@ -344,4 +344,4 @@ def test_observe_notes_what_went_wrong_beside_its_observation(
     (fault,) = faults.noted()
     assert (fault.function, fault.subject) == ("observe", CLUSTER)
     assert fault.message == 'cannot watch resource "pods"'
-    assert not watching.troubles
+    assert not watching.problems.take()

@@ -15,10 +15,10 @@ from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
 from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.running.act import Act
-from sluice.usecases.running.observe import Observe
-from sluice.usecases.running.periodic import Periodic
+from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
+from sluice.usecases.running.observe import Observe, compose_observe
+from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.running.remove_leftovers import RemoveLeftovers
-from sluice.usecases.running.unheard import Unheard
 from sluice.usecases.upkeep.complete import Complete
 from sluice.usecases.upkeep.sweep import Sweep
 from sluice.usecases.upkeep.unanswered import Unanswered
@@ -169,18 +169,18 @@ class Plane:
         )
 
     def observe(self, kubernetes: Any = None, pods_ready_ms: int = 900_000) -> Observe:
-        return Observe(
-            self.workloads,
-            kubernetes or self.kubernetes,
-            self.commands,
-            self.nodes,
-            self.logs,
-            self.leases,
-            FixedPrices(),
-            self.clock,
-            self.migrate(),
-            Periodic(self.nodes, self.losses, self.wishes, self.clock),
-            Unheard(self.machines, self.wishes),
+        return compose_observe(
+            workloads=self.workloads,
+            clusters=kubernetes or self.kubernetes,
+            commands=self.commands,
+            nodes=self.nodes,
+            archive=self.logs,
+            leases=self.leases,
+            prices=FixedPrices(),
+            clock=self.clock,
+            migrate=self.migrate(),
+            order_checkpoints=OrderCheckpoints(self.nodes, self.losses, self.wishes, self.clock),
+            detect_lost_nodes=DetectLostNodes(self.machines, self.wishes),
             pods_ready_ms=pods_ready_ms,
             pool=Inline(),  # type: ignore[arg-type]
         )

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sluice.core.clusters.observation import Seen, judge
+from sluice.core.clusters.cluster_state import ClusterState
+from sluice.core.clusters.job_assessment import assess_job
 from sluice.core.config.budget import HOUR_MS
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import claim, finish, reclaim
@@ -208,8 +209,8 @@ def a_limited_run(plane: Plane, cents: int) -> None:
 def judged(plane: Plane) -> list[Intent]:
     workload = plane.record("a")
     job = {"kind": "Job", "metadata": {"uid": workload.uid}, "spec": {}}
-    seen = Seen(jobs={("a", workload.generation): job})
-    changes = judge(workload, seen, plane.clock.now(), 1 << 40)
+    seen = ClusterState(jobs={("a", workload.generation): job})
+    changes = assess_job(workload, seen, plane.clock.now(), 1 << 40)
     return [change.set["intent"] for change in changes]
 
 

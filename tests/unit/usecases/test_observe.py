@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core.clusters.observation import PREPARED_MS, Seen
+from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.errors import ClusterError
@@ -196,13 +196,15 @@ def test_a_run_notes_its_share_of_its_machine_and_since_when() -> None:
 
 
 def test_a_node_is_counted_again_until_it_has_its_labels() -> None:
-    seen = Seen(strange={"new", "gone"})
+    state = ClusterState(uncounted={"new", "gone"})
 
-    seen.know(["new", "old"], [{"node": "new", "type": ""}, {"node": "old", "type": "c5.large"}])
-    assert (seen.strange, seen.counted) == ({"new"}, {"old", "gone"})
+    state.mark_counted(
+        ["new", "old"], [{"node": "new", "type": ""}, {"node": "old", "type": "c5.large"}]
+    )
+    assert (state.uncounted, state.counted) == ({"new"}, {"old", "gone"})
 
-    seen.know(["new", "old"], [{"node": "new", "type": "c5.large"}])
-    assert (seen.strange, seen.counted) == (set(), {"old", "gone", "new"})
+    state.mark_counted(["new", "old"], [{"node": "new", "type": "c5.large"}])
+    assert (state.uncounted, state.counted) == (set(), {"old", "gone", "new"})
 
 
 def test_a_job_that_vanished_is_requeued_and_says_so() -> None:
@@ -540,12 +542,14 @@ def test_events_that_may_not_be_read_hinder_nothing() -> None:
     observe = plane.observe()
     observe.reconcile(CLUSTER, plane.kubernetes)
 
-    assert [str(each) for each in observe.troubles] == ['cannot list resource "events"']
+    assert [str(problem) for problem in observe.problems.take()] == [
+        'cannot list resource "events"'
+    ]
     assert plane.record().state is State.DISPATCHED
 
 
 def test_the_events_of_a_pod_are_asked_for_twice_a_minute_and_of_many_a_few_at_a_time() -> None:
-    seen, now = Seen(), 100 * SECOND
+    state, now = ClusterState(), 100 * SECOND
     records = [
         admitted(f"w{n}", state=State.DISPATCHED, uid="u", dispatched_at=1) for n in range(30)
     ]
@@ -553,12 +557,12 @@ def test_the_events_of_a_pod_are_asked_for_twice_a_minute_and_of_many_a_few_at_a
         labels = {"sluice.dev/workload": workload.id, "sluice.dev/generation": "0"}
         metadata = {"name": workload.id, "uid": workload.id, "labels": labels}
         pod = {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}
-        seen.take("Pod", "ADDED", pod)
+        state.update("Pod", "ADDED", pod)
 
     asked = [[], [], []]
     for turn, at in enumerate((now, now + 1, now + 31 * SECOND)):
-        for pod in seen.long_prepared(records, at):
-            seen.hear(pod, None, at)
+        for pod in state.list_slow_pods(records, at):
+            state.note_warning(pod, None, at)
             asked[turn].append(pod["metadata"]["uid"])
 
     assert [len(each) for each in asked] == [20, 10, 20]
@@ -680,9 +684,9 @@ def test_a_late_dispatch_is_asked_for_once_by_each_observer() -> None:
     plane.put(admitted())
     plane.clock.pass_ms(16 * SECOND)
     observe = plane.observe()
-    seen, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
+    state, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
 
-    observe.check(CLUSTER, plane.kubernetes, seen)
+    observe.check(CLUSTER, plane.kubernetes, state)
     assert plane.commands.sent == [(CLUSTER, ["w1"])]
 
     observe.reconcile(CLUSTER, plane.kubernetes)
@@ -867,7 +871,7 @@ def test_a_log_that_cannot_be_read_says_so_instead() -> None:
 
     assert plane.record().state is State.FINISHED
     assert b"the node is away" in plane.logs.get("w1", 0, POD, "main")
-    assert [str(trouble) for trouble in observe.troubles] == ["the node is away"]
+    assert [str(problem) for problem in observe.problems.take()] == ["the node is away"]
 
 
 def test_a_log_that_could_not_be_read_is_read_at_the_next_check() -> None:
@@ -886,20 +890,20 @@ def test_a_log_that_could_not_be_read_is_read_at_the_next_check() -> None:
 
     hesitant = Hesitant(objects=plane.kubernetes.objects)
     observe = plane.observe(hesitant)
-    seen, _, _ = observe.reconcile(CLUSTER, hesitant)
-    assert observe.archiving
+    state, _, _ = observe.reconcile(CLUSTER, hesitant)
+    assert observe.logs.pending
 
-    observe.check(CLUSTER, hesitant, seen)
+    observe.check(CLUSTER, hesitant, state)
 
     assert plane.logs.get("w1", 0, POD, "main") == b"out of cheese\n"
-    assert not observe.archiving
+    assert not observe.logs.pending
 
 
 def test_a_second_observer_keeps_the_log_of_a_pod_that_is_gone() -> None:
     plane = Plane()
     plane.dispatched()
     plane.kubernetes.finish(NAMESPACE, JOB, exit_code=3)
-    seen, _, _ = plane.observe().reconcile(CLUSTER, plane.kubernetes)
+    state, _, _ = plane.observe().reconcile(CLUSTER, plane.kubernetes)
     printed = plane.logs.get("w1", 0, POD, "main")
 
     class Deleted(FakeKubernetes):
@@ -907,10 +911,10 @@ def test_a_second_observer_keeps_the_log_of_a_pod_that_is_gone() -> None:
             raise ClusterError(f"pods {POD!r} not found", 404)
 
     later = plane.observe()
-    later.archive_recent(Deleted(), seen, [plane.record()], 0)
+    later.logs.start_recent(Deleted(), state, [plane.record()], 0)
 
     assert plane.logs.get("w1", 0, POD, "main") == printed
-    assert not later.archiving
+    assert not later.logs.pending
 
 
 def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
@@ -931,8 +935,8 @@ def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
     ended = {**told, "status": {"phase": "Failed"}}
 
     def kept_after(*events: tuple[str, str, Any]) -> bytes:
-        observe.mark(talking, Seen(), events)
-        for copy in list(observe.partings.values()):
+        observe.mark(talking, ClusterState(), events)
+        for copy in list(observe.logs.last_copies.values()):
             copy.result()
         return plane.logs.get("w1", 0, POD, "main")
 
@@ -941,7 +945,7 @@ def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
     assert kept_after(("MODIFIED", "Pod", ended)) == b"working\nsaved\n"
     talking.said = b""
     assert kept_after(("MODIFIED", "Pod", ended)) == b"working\nsaved\n"
-    assert not observe.troubles
+    assert not observe.problems.take()
 
 
 def test_pods_that_are_removed_after_their_end_are_not_read_again() -> None:
@@ -952,9 +956,9 @@ def test_pods_that_are_removed_after_their_end_are_not_read_again() -> None:
     metadata = {**pod["metadata"], "deletionTimestamp": "now"}
 
     removed = {**pod, "metadata": metadata, "status": {"phase": "Succeeded"}}
-    observe.mark(plane.kubernetes, Seen(), [("MODIFIED", "Pod", removed)])
+    observe.mark(plane.kubernetes, ClusterState(), [("MODIFIED", "Pod", removed)])
 
-    assert not observe.partings
+    assert not observe.logs.last_copies
 
 
 def test_a_bucket_that_takes_no_logs_is_told_and_hinders_nothing() -> None:
@@ -971,7 +975,7 @@ def test_a_bucket_that_takes_no_logs_is_told_and_hinders_nothing() -> None:
     observe.reconcile(CLUSTER, plane.kubernetes)
 
     assert plane.record().state is State.FINISHED
-    assert "s3:PutObject" in str(observe.troubles[0])
+    assert "s3:PutObject" in str(observe.problems.take()[0])
 
 
 def test_machines_of_ec2_are_counted_with_what_they_hold() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice.core.clusters.observation import Seen
+from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
 from sluice.core.lifecycle.record import (
@@ -43,9 +43,9 @@ from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
 from sluice.usecases.migrations.interrupt import Interrupt
 from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.running.act import Act
-from sluice.usecases.running.observe import Observe
-from sluice.usecases.running.periodic import Periodic
-from sluice.usecases.running.unheard import Unheard
+from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
+from sluice.usecases.running.observe import compose_observe
+from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.upkeep.relay import Relay
 from sluice.usecases.upkeep.sweep import Sweep
 from sluice.usecases.upkeep.unanswered import Unanswered
@@ -330,8 +330,8 @@ class World:
             fragile(self.workloads), self.timeline, self.clock, Served(fragile(self.cedana))
         )  # fmt: skip
 
-    def periodic(self) -> Periodic:
-        return Periodic(self.nodes, self.losses, self.wishes, self.clock)
+    def order_checkpoints(self) -> OrderCheckpoints:
+        return OrderCheckpoints(self.nodes, self.losses, self.wishes, self.clock)
 
     # One step of each Lambda, on ports that may crash.
 
@@ -369,13 +369,15 @@ class World:
 
     def observe(self) -> None:
         f = self.fragile
-        use = Observe(
-            f(self.workloads), self.kubernetes, self.commands, self.nodes, self.logs, self.leases,
-            FixedPrices(), self.clock, self.migrate(f), self.periodic(),
-            Unheard(Gone(self), Gone(self)), pods_ready_ms=10**9, pool=Inline(),
+        use = compose_observe(
+            workloads=f(self.workloads), clusters=self.kubernetes, commands=self.commands,
+            nodes=self.nodes, archive=self.logs, leases=self.leases, prices=FixedPrices(),
+            clock=self.clock, migrate=self.migrate(f), order_checkpoints=self.order_checkpoints(),
+            detect_lost_nodes=DetectLostNodes(Gone(self), Gone(self)), pods_ready_ms=10**9,
+            pool=Inline(),
         )  # fmt: skip
 
-        def once() -> Seen:
+        def once() -> ClusterState:
             seen, *_ = use.reconcile(CLUSTER, f(self.kubernetes))
             beat(self.nodes, CLUSTER, self.clock.now())
             return seen

@@ -63,10 +63,10 @@ if TYPE_CHECKING:
     from sluice.usecases.migrations.interrupt import Interrupt
     from sluice.usecases.migrations.migrate import Migrate
     from sluice.usecases.running.act import Act
+    from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
     from sluice.usecases.running.observe import Observe
-    from sluice.usecases.running.periodic import Periodic
+    from sluice.usecases.running.order_checkpoints import OrderCheckpoints
     from sluice.usecases.running.remove_leftovers import RemoveLeftovers
-    from sluice.usecases.running.unheard import Unheard
     from sluice.usecases.steering.heard_answers import HeardAnswers
     from sluice.usecases.upkeep.complete import Complete
     from sluice.usecases.upkeep.note_faults import NoteFaults
@@ -233,10 +233,10 @@ def interruptions() -> SQSInterruptions:
 
 
 @cache
-def periodic() -> Periodic:
-    from sluice.usecases.running.periodic import Periodic
+def order_checkpoints() -> OrderCheckpoints:
+    from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 
-    return Periodic(nodes(), losses(), interruptions(), clock())
+    return OrderCheckpoints(nodes(), losses(), interruptions(), clock())
 
 
 @cache
@@ -368,29 +368,29 @@ def handle_notices() -> HandleNotices:
 
 
 @cache
-def unheard() -> Unheard:
-    from sluice.usecases.running.unheard import Unheard
+def detect_lost_nodes() -> DetectLostNodes:
+    from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 
     ec2 = client("ec2")
-    return Unheard(EC2Machines(ec2, ec2.meta.region_name, clock()), interruptions())
+    return DetectLostNodes(EC2Machines(ec2, ec2.meta.region_name, clock()), interruptions())
 
 
 @cache
 def observe() -> Observe:
-    from sluice.usecases.running.observe import Observe
+    from sluice.usecases.running.observe import compose_observe
 
-    return Observe(
-        workloads(),
-        clusters(),
-        commands(),
-        nodes(),
-        logs(),
-        leases(),
-        prices(),
-        clock(),
-        migrate(),
-        periodic(),
-        unheard(),
+    return compose_observe(
+        workloads=workloads(),
+        clusters=clusters(),
+        commands=commands(),
+        nodes=nodes(),
+        archive=logs(),
+        leases=leases(),
+        prices=prices(),
+        clock=clock(),
+        migrate=migrate(),
+        order_checkpoints=order_checkpoints(),
+        detect_lost_nodes=detect_lost_nodes(),
     )
 
 

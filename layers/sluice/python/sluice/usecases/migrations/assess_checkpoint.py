@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.core.clusters.observation import node_row
+from sluice.core.clusters.inventory import node_row
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.at_risk import AtRisk

@@ -10,7 +10,7 @@ from typing import Any
 from sluice.core.accounting.machines import PRICES, share
 from sluice.core.accounting.recovery import interruptions
 from sluice.core.clusters.fallback import INTERRUPTIONS, STEADY
-from sluice.core.clusters.observation import node_row
+from sluice.core.clusters.inventory import node_row
 from sluice.core.clusters.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.intake.rendering import POD_SET
 from sluice.core.intake.replacement import placeholder

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sluice.core.clusters.observation import LATE_DISPATCH_MS
+from sluice.core.clusters.job_assessment import LATE_DISPATCH_MS
 from sluice.core.clusters.quarantine import avoiding
 from sluice.core.config.model import ResourceFlavor
 from sluice.core.intake.rendering import Run, placement, render

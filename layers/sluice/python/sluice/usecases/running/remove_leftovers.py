@@ -1,8 +1,8 @@
-"""Remove archives that no catalogue names, once it is certain that none will."""
+"""Removes archives that no catalogue names, once it is certain that none will."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sluice.core.migrations.orphaned_archives import OLD_MS, StoredArchive, orphaned_archives
 from sluice.ports import Archives, Clock, Migrations, Workloads
@@ -11,25 +11,25 @@ LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids
 LOOK_MS = 2_700_000  # so that all of them have their turn within a day
 
 
-@dataclass(frozen=True)
+@dataclass
 class RemoveLeftovers:
     """Called every minute; lists one part of the bucket in each turn of 45 minutes.
 
-    What is asked twice, or left out for a day, does no harm.
+    A turn that is repeated, or left out for a day, does no harm.
     """
 
     archives: Archives
     migrations: Migrations
     workloads: Workloads
     clock: Clock
-    looked: set[int] = field(default_factory=set)
-    """The turn that this process has taken."""
+    last_turn: int = -1
+    """The last turn of this process."""
 
     def __call__(self) -> list[str]:
         """The addresses of what was removed. Raises SluiceError."""
         now = self.clock.now()
         turn = now // LOOK_MS
-        if turn in self.looked:
+        if turn == self.last_turn:
             return []
         of: dict[str, list[StoredArchive]] = {}
         for each in self.archives.stored(LOOKS[turn % len(LOOKS)]):
@@ -45,6 +45,5 @@ class RemoveLeftovers:
         ]
         for uri in found:
             self.archives.discard(uri)
-        self.looked.clear()
-        self.looked.add(turn)
+        self.last_turn = turn
         return found

@@ -1,11 +1,11 @@
-"""Order a checkpoint of every running workload whose interval is over."""
+"""Orders a checkpoint of every running workload whose interval is over."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sluice.core.clusters.observation import Seen
+from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations import checkpointing, gangs, periodic
@@ -16,24 +16,27 @@ from sluice.ports import Clock, Document, Interruptions, Losses, Nodes
 KEPT_MS = 300_000
 
 
-@dataclass(frozen=True)
-class Periodic:
-    """Orders go the way of users' wishes; one that is lost is sent again at the next look."""
+@dataclass
+class OrderCheckpoints:
+    """Orders take the way of users' requests; a lost one is sent again at the next call."""
 
     nodes: Nodes
     losses: Losses
     interruptions: Interruptions
     clock: Clock
     kept: dict[str, Observed] = field(default_factory=dict)
+    """What `observed` read last, by cluster."""
 
-    def __call__(self, cluster: str, records: Iterable[Workload], seen: Seen) -> dict[str, int]:
+    def __call__(
+        self, cluster: str, records: Iterable[Workload], state: ClusterState
+    ) -> dict[str, int]:
         """Returns when each workload is to be looked at next (epoch ms), if that is known."""
         now, next_look = self.clock.now(), dict[str, int]()
         for workload in records:
             if not periodic.can_be_ordered(workload.options):
                 continue
-            pods = seen.pods_of(workload.id, workload.generation)
-            if not self.can_be_saved(workload, pods, seen):
+            pods = state.pods_of(workload.id, workload.generation)
+            if not self.can_be_saved(workload, pods, state):
                 continue
             rhythm = periodic.rhythm(workload, pods, self.observed(cluster, now))
             order = periodic.due(workload, pods, rhythm.every_ms, now) if rhythm else None
@@ -50,11 +53,13 @@ class Periodic:
                 self.interruptions.send(request_event(CHECKPOINT_REQUESTED, order.at, detail))
         return next_look
 
-    def can_be_saved(self, workload: Workload, pods: Sequence[Document], seen: Seen) -> bool:
-        """A gang only as a whole; an application is told wherever one of its pods is."""
+    def can_be_saved(
+        self, workload: Workload, pods: Sequence[Document], state: ClusterState
+    ) -> bool:
+        """A gang is dumped only as a whole; an application is told through any pod that runs."""
         if checkpointing.checkpoint_mode(workload.options) not in checkpointing.DUMPING:
             return True
-        job = seen.jobs.get((workload.id, workload.generation))
+        job = state.jobs.get((workload.id, workload.generation))
         running = [pod for pod in pods if job_status.running_pod(pod)]
         return not gangs.why_no_set(workload, job, running)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluice.usecases.running.unheard import Unheard
+from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 
 from tests.fakes import MemoryMachines, RecordedInterruptions
 
@@ -38,7 +38,7 @@ def test_only_the_end_of_a_silent_machine_with_pods_is_said() -> None:
         a_row(4, ready=False),  # nothing of ours on it
     ]
 
-    Unheard(ec2, said)(inventory, {"node-1", "node-2", "node-3"}, never)
+    DetectLostNodes(ec2, said)(inventory, {"node-1", "node-2", "node-3"}, never)
 
     assert ec2.asked == [["i-1", "i-2"]]
     assert said.sent == [ENDED]
@@ -47,7 +47,7 @@ def test_only_the_end_of_a_silent_machine_with_pods_is_said() -> None:
 def test_ec2_is_not_asked_while_all_is_well() -> None:
     ec2 = Asked()
 
-    Unheard(ec2, RecordedInterruptions())([a_row(1, ready=True)], {"node-1"}, never)
+    DetectLostNodes(ec2, RecordedInterruptions())([a_row(1, ready=True)], {"node-1"}, never)
 
     assert ec2.asked == []
 
@@ -57,7 +57,9 @@ def test_a_node_that_was_removed_under_its_pods_is_looked_up_in_the_inventory() 
     earlier = {**a_row(4, ready=False), "node": "node-1", "created": "2026-11-20T08:00:00Z"}
     inventory = [{**a_row(1, ready=True), "created": "2026-11-21T08:00:00Z"}, earlier]
 
-    Unheard(ec2, said)([a_row(3, ready=True)], {"node-1", "node-3", "node-9"}, lambda: inventory)
+    DetectLostNodes(ec2, said)(
+        [a_row(3, ready=True)], {"node-1", "node-3", "node-9"}, lambda: inventory
+    )
 
     assert ec2.asked == [["i-1"]], "a name is taken again with its address; the newest counts"
     assert said.sent == [ENDED]

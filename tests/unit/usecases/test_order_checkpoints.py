@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sluice.core.clusters.observation import Seen
+from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.lifecycle.record import IntentKind, State, Workload
 from sluice.core.migrations import periodic
 from sluice.core.migrations.losses import Loss
 from sluice.core.migrations.periodic import Observed
 from sluice.core.migrations.pod_annotations import DONE, ORDER
 from sluice.usecases.running.observe import CHECK_MS
-from sluice.usecases.running.periodic import Periodic
+from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 
 from tests.fakes import FakeKubernetes, RecordedInterruptions
 from tests.unit.usecases.plane import NAMESPACE, Plane
@@ -60,12 +60,12 @@ def look(plane: Plane) -> list[dict[str, Any]]:
 
 def next_look(plane: Plane) -> dict[str, int]:
     """What one look says of the next."""
-    seen = Seen()
+    state = ClusterState()
     for kind in ("Job", "Pod"):
         for document in plane.kubernetes.list(kind)[0]:
-            seen.take(kind, "ADDED", document)
-    order = Periodic(plane.nodes, plane.losses, plane.wishes, plane.clock)
-    return order(CLUSTER, [plane.record()], seen)
+            state.update(kind, "ADDED", document)
+    order = OrderCheckpoints(plane.nodes, plane.losses, plane.wishes, plane.clock)
+    return order(CLUSTER, [plane.record()], state)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_observe_orders_and_remembers_what_was_saved() -> None:
     started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
     plane.clock.pass_ms(2 * MINUTE)
     observe = plane.observe()
-    seen, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
-    observe.check(CLUSTER, plane.kubernetes, seen)
+    state, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
+    observe.check(CLUSTER, plane.kubernetes, state)
     (wish,) = plane.wishes.sent
     mark(plane, order=wish["detail"]["order"], done=done(wish["detail"]["order"], started + 99_000))
 

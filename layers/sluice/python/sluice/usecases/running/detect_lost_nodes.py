@@ -1,6 +1,7 @@
-"""Say what EC2 did not: word of a machine's end may be lost; Kubernetes just finds it silent.
+"""Finds EC2 instances that ended without a notice, and sends the notice that EC2 did not.
 
-Karpenter may even have removed the node of a machine whose pods still count as running.
+Kubernetes only finds such a node silent, and Karpenter may have removed the node of an instance
+whose pods still count as running.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from sluice.ports import Interruptions, Machines
 
 
 @dataclass(frozen=True)
-class Unheard:
-    """Kubernetes never proves that a silent machine runs nothing; EC2 does."""
+class DetectLostNodes:
+    """Kubernetes never proves that a silent node runs nothing; EC2 does."""
 
     machines: Machines
     interruptions: Interruptions
@@ -25,10 +26,10 @@ class Unheard:
         occupied: Collection[str],
         inventory: Callable[[], Iterable[Mapping[str, Any]]],
     ) -> None:
-        """Of machines that are silent, or whose nodes were removed, under pods of ours.
+        """Asks EC2 about nodes with our pods that are silent or have been removed.
 
-        `present`: rows of the nodes that Kubernetes has; `occupied`: the names of those that pods
-        of ours run on; `inventory` is asked for the machines of nodes that it has no more.
+        `present`: inventory rows of the nodes that Kubernetes has; `occupied`: names of nodes that
+        our pods run on; `inventory` is read only for nodes that Kubernetes no longer has.
         """
         silent = [r["instance"] for r in present if not r["ready"] and r["node"] in occupied]
         if vanished := set(occupied) - {r["node"] for r in present}:

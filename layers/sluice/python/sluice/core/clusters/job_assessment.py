@@ -1,0 +1,220 @@
+"""Which changes of records follow from the Jobs and pods that a cluster shows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sluice.core.accounting import machines
+from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState, Document, Key
+from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.cost_limit import overspent
+from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, is_migrating
+from sluice.core.lifecycle.stuck_pods import Stuck, stuck
+from sluice.core.migrations.checkpointing import DUMPING, checkpoint_mode
+from sluice.core.migrations.interruption import epoch_ms
+from sluice.core.migrations.restoring import why_not_restored
+from sluice.core.values.backoff import backoff_ms
+from sluice.core.values.reasons import Reason
+
+LATE_DISPATCH_MS = 15_000
+
+
+def assess_job(
+    workload: Workload, cluster: ClusterState, now: int, pods_ready_ms: int
+) -> Iterator[Change]:
+    """What the Job of the current generation changes: running, finished, or its pods are late."""
+    job = cluster.jobs.get((workload.id, workload.generation))
+    if job is None or not workload.uid or job["metadata"]["uid"] != workload.uid:
+        return
+    pods = cluster.pods_of(workload.id, workload.generation)
+    ended = job_status.outcome(job)
+    if why := why_not_restored(workload, job, pods):
+        if workload.state is State.DISPATCHED:
+            intent = Intent(IntentKind.MIGRATE, Reason.CHECKPOINT_UNUSABLE, why)
+            machine = machines.held(pods, cluster.node_rows, workload.machine)
+            yield lifecycle.noting(lifecycle.reclaim(workload, intent), machine)
+    elif ended is not None:
+        # Whatever the record said when it was read: the Job may have been deleted since.
+        obeyed = job_status.ended_by_deletion(job)
+        settled = not job_status.outlive_their_job(pods)
+        if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed and settled:
+            machine = machines.held(pods, cluster.node_rows, workload.machine)
+            ended_at = max(
+                _to_the_second(job_status.ended_at(job), now),
+                workload.started_at or workload.dispatched_at,
+            )
+            yield lifecycle.finish(workload, _result_of(ended, pods), ended_at, machine)
+    elif workload.state is State.DISPATCHED:
+        machine = machines.held(pods, cluster.node_rows, workload.machine)
+        for change in _ongoing(workload, job, pods, cluster.warnings, now, pods_ready_ms):
+            yield lifecycle.noting(change, machine)
+
+
+def _to_the_second(at: int, now: int) -> int:
+    """The end of the second in which something happened; now if Kubernetes has no time (0)."""
+    return min(now, at + 999) if at else now
+
+
+def _ongoing(
+    workload: Workload,
+    job: Document,
+    pods: Sequence[Document],
+    warnings: Mapping[str, Stuck],
+    now: int,
+    pods_ready_ms: int,
+) -> Iterator[Change]:
+    """Of a Job that has not ended."""
+    if (over_budget := overspent(workload, now)) is not None:
+        yield lifecycle.reclaim(workload, over_budget)
+    elif not workload.started_at:
+        if job_status.all_ready(job):
+            seen_at = _to_the_second(job_status.ready_at(pods), now)
+            yield lifecycle.start(workload, max(seen_at, workload.dispatched_at))
+        else:
+            yield from _not_started(workload, pods, warnings, now, pods_ready_ms)
+    elif was_replaced_by_kubernetes(workload, pods):
+        message = "its machine vanished, and Kubernetes began anew; it goes on from its checkpoint"
+        intent = Intent(IntentKind.MIGRATE, Reason.RESTORING_CHECKPOINT, message)
+        yield lifecycle.reclaim(workload, intent)
+
+
+def _not_started(
+    workload: Workload,
+    pods: Sequence[Document],
+    warnings: Mapping[str, Stuck],
+    now: int,
+    pods_ready_ms: int,
+) -> Iterator[Change]:
+    """An image that cannot be pulled fails it; a missing Secret, say, may still be created.
+
+    The kubelet's message may differ between attempts, so only another reason is recorded again.
+    """
+    why = stuck(pods, warnings)
+    if why is not None and why.code is Reason.IMAGE_PULL:
+        yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, why.code, str(why)))
+    elif now - workload.dispatched_at > pods_ready_ms:
+        yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, why))
+    elif why is not None and not (why.passes and now - workload.dispatched_at <= PREPARED_MS):
+        recorded = (
+            workload.reason.get("code"),
+            workload.reason.get("message", "").partition(":")[0],
+        )
+        if recorded != (why.code, why.word):
+            yield lifecycle.hinder(workload, why.code, str(why))
+
+
+def was_replaced_by_kubernetes(workload: Workload, pods: Sequence[Document]) -> bool:
+    """Whether a pod replaces a vanished one of which there is a later state than its own.
+
+    A pod that was retried after a failure is no such pod: it would only fail again.
+    """
+    if (
+        checkpoint_mode(workload.options) not in DUMPING
+        or workload.checkpoint_at <= workload.started_at
+    ):
+        return False
+    if any(job_status.failed_by_itself(pod) for pod in pods):
+        return False
+    made = [pod["metadata"].get("creationTimestamp", "") for pod in pods]
+    return any(text and epoch_ms(text) > workload.checkpoint_at for text in made)
+
+
+def assess_missing_job(workload: Workload, cluster: ClusterState, now: int) -> Iterator[Change]:
+    """The change for a Job that is gone: the end of a reclaimed generation, or a loss."""
+    job = cluster.jobs.get((workload.id, workload.generation))
+    if workload.state not in (State.DISPATCHED, State.RECLAIMING) or workload.gone:
+        return
+    if job is not None and (not workload.uid or job["metadata"]["uid"] == workload.uid):
+        return
+    pods = cluster.pods_of(workload.id, workload.generation)
+    if any(job_status.running_pod(pod) for pod in pods):
+        return  # somebody deleted the Job without its pods: they still count
+    if workload.state is State.RECLAIMING:
+        yield lifecycle.gone(workload)
+    else:
+        message = f"its Job vanished from {workload.cluster}"
+        intent = Intent(IntentKind.REQUEUE, Reason.JOB_LOST, message, not_before=now)
+        yield lifecycle.reclaim(workload, intent)
+
+
+def list_orphans(
+    known: Mapping[str, Workload], cluster: ClusterState, only: Container[Key] | None = None
+) -> Iterator[Document]:
+    """Jobs without a record: of a stale dispatcher, or of an ended generation."""
+    for key, job in cluster.jobs.items():
+        workload_id, generation = key
+        workload = known.get(workload_id)
+        if job["metadata"].get("deletionTimestamp") or (only is not None and key not in only):
+            continue
+        if workload is None or workload.generation != generation:
+            yield job
+        elif workload.state is State.ADMITTED:
+            continue
+        elif workload.state in (State.DISPATCHED, State.RECLAIMING, State.FINISHED):
+            if workload.uid and workload.uid != job["metadata"]["uid"]:
+                yield job
+        else:
+            yield job
+
+
+def list_lost_commands(records: Iterable[Workload], cluster: ClusterState, now: int) -> list[str]:
+    """Workloads whose command has to be sent again.
+
+    Their Job is not created, un-suspended or deleted in time, or their pods wait for their parts
+    of a set of dumps. A dispatch is sent again only once: under load its command may just be
+    waiting in the queue, and more commands would make the queue longer.
+    """
+    late = []
+    for workload in records:
+        key = workload.id, workload.generation
+        job = cluster.jobs.get(key)
+        if workload.state is State.DISPATCHED and workload.id in cluster.gated.values():
+            late.append(workload.id)
+        elif workload.state is State.RECLAIMING:
+            deleting = job is not None and bool(job["metadata"].get("deletionTimestamp"))
+            if is_migrating(workload) or not (
+                workload.gone or (deleting and not _only_ended_pods_are_left(cluster, key))
+            ):
+                late.append(workload.id)
+        elif _dispatch_is_late(workload, job, now - LATE_DISPATCH_MS) and key not in cluster.resent:
+            cluster.resent.add(key)
+            late.append(workload.id)
+    return late
+
+
+def _only_ended_pods_are_left(cluster: ClusterState, key: Key) -> bool:
+    """Whether a deleted Job is kept only by pods that have ended: their node may have gone, too."""
+    pods = cluster.pods_of(*key)
+    return bool(pods) and not any(job_status.running_pod(pod) for pod in pods)
+
+
+def _dispatch_is_late(workload: Workload, job: Document | None, since: int) -> bool:
+    if workload.state is State.ADMITTED:
+        return not workload.gated and workload.admitted_at < since
+    claimed = workload.state is State.DISPATCHED and workload.dispatched_at < since
+    return claimed and job is not None and job_status.suspended(job)
+
+
+def _result_of(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any]:
+    result = dict(ended) | {"exit_codes": job_status.exit_codes(pods)}
+    result["nodes"] = sorted(
+        {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+    )
+    killed = ended["reason"] == job_status.TOO_LONG  # so that what its pods say is no cause
+    if not (ended["succeeded"] or killed) and (why := job_status.why_failed(pods)):
+        result["message"] = why
+    return result
+
+
+def _too_late(workload: Workload, now: int, pods_ready_ms: int, why: Stuck | None) -> Intent:
+    wait = backoff_ms(workload.requeues)
+    message = (
+        f"not all pods were ready within {pods_ready_ms // 1000} s;"
+        f" back in the queue, next try in {wait // 1000} s"
+    )
+    code = Reason.WAITING_FOR_NODE
+    if why is not None:
+        code, message = why.code, f"{why}; {message}"
+    return Intent(IntentKind.REQUEUE, code, message, not_before=now + wait)
