@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.workload_items import item_of, workload_of
+from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import unrecorded
 from sluice.core.lifecycle.indexes import index_keys
-from sluice.core.lifecycle.record import (
-    PodSet,
-    PodSetAssignment,
-    Reservation,
-    State,
-    Workload,
-    after,
-)
+from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload, after
+
+from tests.records import options_of
 
 NOW, SECOND = 1_800_000_000_000, 1_000
 UNIT = 1024
@@ -57,7 +53,7 @@ SUBMITTED = Workload(
     digest="5f6d1aacbd283ee93f8951b7ab91c787b4f659ccaba0e0070d58d43ebaaae86a",
     created_at=NOW,
     pod_sets=(PodSet("main", 1, {"memory": 2**25, "cpu": 50}),),
-    options={"security": {"level": "restricted"}},
+    options=options_of({"security": {"level": "restricted"}}),
 )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.config.model import PodSetAssignment
+from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
+
+from tests.records import typed
 
 QUEUE, CQ, ROOT, CLUSTER = "team/queue", "cq", "root", "batch-1"
 NOW = 1_800_000_000_000
@@ -24,7 +27,7 @@ def a_workload(workload_id: str = "w1", **fields: Any) -> Workload:
         created_at=NOW,
         pod_sets=(PodSet("main", 2, {"cpu": 500, "memory": 2**33}),),
     )
-    return replace(pending, **fields)
+    return replace(pending, **typed(fields))
 
 
 def a_reservation(generation: int = 0) -> Reservation:

@@ -43,7 +43,10 @@ RICH = dispatched(
         PodSet("a", 1, {"cpu": 1}, 1, ("spot",)),
         PodSet("b", 2**31, {"nvidia.com/gpu": 2**40}),
     ),
-    options={"deadlines": {"max_runtime_seconds": 60}, "volumes": [{"name": "x"}], "empty": {}},
+    options={
+        "deadlines": {"max_runtime_seconds": 60},
+        "volumes": [{"name": "x", "bucket": "b", "mount_path": "/x"}],
+    },
     labels={"team": "blue"},
     kind="JobSet",
     intent=Intent(IntentKind.CANCEL, "CANCELLED:User", "by me", "me", NOW),

@@ -27,6 +27,7 @@ from tests.contract.kubelet.test_checkpoint import BUCKET, COUNTER, bucket
 from tests.contract.node.cluster import NAMESPACE, Cluster, until
 from tests.contract.node.conftest import Machines
 from tests.fakes import MemoryMigrations, MemoryWorkloads
+from tests.records import options_of
 from tests.unit.usecases.plane import admitted
 
 __all__ = ["bucket"]
@@ -80,7 +81,9 @@ class Gang:
             queue=f"{NAMESPACE}/q",
             generation=generation,
             placements={"main": Placement(len(MEMBERS), tolerations=[{"operator": "Exists"}])},
-            options={"checkpoint": {"mode": "kubelet"}, "security": {"run_as_user": 1000}},
+            options=options_of(
+                {"checkpoint": {"mode": "kubelet"}, "security": {"run_as_user": 1000}}
+            ),
             restore_from=source or None,
             checkpoints=f"s3://{BUCKET}/checkpoints/",
         )

@@ -12,6 +12,7 @@ from agent.registry import Repository
 from tests.contract.kubelet.test_checkpoint import BUCKET, COUNTER, answer, bucket, job, order
 from tests.contract.node.cluster import Cluster, until
 from tests.contract.node.conftest import Machines
+from tests.records import options_of
 
 __all__ = ["bucket"]
 
@@ -23,7 +24,7 @@ def why(cluster: Cluster, name: str, image: str) -> str:
     """As `observe` sees it."""
     restored = Workload(
         "w", "w", "team", "q", State.DISPATCHED,
-        restore_from=image, options={"checkpoint": {"mode": "kubelet"}},
+        restore_from=image, options=options_of({"checkpoint": {"mode": "kubelet"}}),
     )  # fmt: skip
     pod = cluster.pod(name)
     return why_not_restored(restored, RUNNING, [pod] if pod else [])

@@ -9,6 +9,7 @@ import pytest
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 
+from tests.records import options_of
 from tests.unit.api.control_plane import (
     KUEUE,
     RED,
@@ -190,7 +191,7 @@ def test_why_says_how_far_the_dump_of_who_makes_room_is(mode: str, told: bool) -
         state=State.RECLAIMING,
         intent=intent,
         started_at=plane.clock.now(),
-        options={"checkpoint": {"mode": mode}},
+        options=options_of({"checkpoint": {"mode": mode}}),
     )
     plane.workloads.write(stopping)
     lines = ("needs 3 s, has 60 s: dump", "1.0 MB saved in 2.9 s")

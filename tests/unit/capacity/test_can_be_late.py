@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from sluice.core.clusters.can_be_late import Pace, Race, pace, race_of
 from sluice.core.lifecycle.record import State, Workload
 
+from tests.records import options_of
+
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
 
@@ -98,10 +100,15 @@ def a_workload(mode: str = "application", runs: int = 0, **checkpoint: int) -> W
         State.PENDING,
         created_at=NOW,
         runs=(run,) * runs,
-        options={
-            "checkpoint": {"mode": mode, **checkpoint},
-            "deadlines": {"finish_within_seconds": 10 * 3600, "expected_runtime_seconds": 4 * 3600},
-        },
+        options=options_of(
+            {
+                "checkpoint": {"mode": mode, **checkpoint},
+                "deadlines": {
+                    "finish_within_seconds": 10 * 3600,
+                    "expected_runtime_seconds": 4 * 3600,
+                },
+            }
+        ),
     )
 
 
@@ -115,4 +122,4 @@ def test_what_was_saved_counts_as_done_and_what_was_lost_does_not() -> None:
 
 
 def test_who_names_no_deadline_runs_no_race() -> None:
-    assert race_of(replace(a_workload(), options={}), NOW) is None
+    assert race_of(replace(a_workload(), options=options_of({})), NOW) is None

@@ -20,11 +20,12 @@ from sluice.core.clusters.fallback import (
 )
 from sluice.core.clusters.fleet import Site
 from sluice.core.config.catalog import QueueCatalog
-from sluice.core.config.model import Policy, ResourceFlavor
-from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.config.model import PodSetAssignment, Policy, ResourceFlavor
+from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
 from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
 from sluice.core.values.reasons import Reason
 
+from tests.records import options_of
 from tests.unit.capacity.builders import NOW
 from tests.unit.core.builders import a_queue, group, quota
 
@@ -48,7 +49,7 @@ def work(name: str = "w", cpu: int = 8, *, lost: int = 0, **options: Any) -> Wor
         State.PENDING,
         cq="research",
         pod_sets=(PodSet("main", 1, {"cpu": cpu * 1000}),),
-        options=options,
+        options=options_of(options),
         runs=(LOST,) * lost,
     )
 

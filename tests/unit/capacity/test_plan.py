@@ -20,16 +20,8 @@ from sluice.core.clusters.capacity import (
 )
 from sluice.core.clusters.launches import lessons
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
-from sluice.core.config.model import ResourceFlavor
-from sluice.core.lifecycle.record import (
-    Intent,
-    IntentKind,
-    PodSet,
-    PodSetAssignment,
-    Reservation,
-    State,
-    Workload,
-)
+from sluice.core.config.model import PodSetAssignment, ResourceFlavor
+from sluice.core.lifecycle.record import Intent, IntentKind, PodSet, Reservation, State, Workload
 from sluice.core.values.reasons import Reason
 
 from tests.unit.capacity.builders import MINUTE, NAMED, NOW, a_claim, a_node_pool, a_refusal

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sluice.core.lifecycle.options import Dependency, DependencyCondition
 from sluice.core.values.identity import workload_id
 
 from cli.sender import BATCH_BYTES, SqsSender, SubmissionMessage, batches
@@ -226,11 +227,11 @@ def test_run_makes_arrays_and_waits_for_others() -> None:
 
     record = terminal.plane.workloads.rows[made["id"]]
     assert record.pod_sets[0].count == 3
-    assert record.options["depends_on"] == [{"id": first, "condition": "Succeeded"}]
+    assert record.options.depends_on == (Dependency(DependencyCondition.SUCCEEDED, id=first),)
     assert record.blocked
     later = "a" * 13  # whom nobody knows yet: its message may be on the way
     (made,) = items(terminal(*flags, "--after", later, "--", "true"))
-    assert terminal.plane.workloads.rows[made["id"]].options["depends_on"][0]["id"] == later
+    assert terminal.plane.workloads.rows[made["id"]].options.depends_on[0].id == later
     assert terminal(*flags, "--after", "zzz", "--", "true").exit_code == 3
 
 

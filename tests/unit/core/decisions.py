@@ -19,6 +19,7 @@ from sluice.core.config.model import (
     FlavorQuotas,
     Holding,
     LocalQueue,
+    PodSetAssignment,
     PodSetInfo,
     Policy,
     Preemption,
@@ -31,19 +32,13 @@ from sluice.core.config.model import (
     WorkloadInfo,
 )
 from sluice.core.config.model import Assignment as Assigned
-from sluice.core.config.model import PodSetAssignment as AssignedPods
-from sluice.core.lifecycle.record import (
-    Intent,
-    IntentKind,
-    PodSet,
-    PodSetAssignment,
-    Reservation,
-    State,
-)
+from sluice.core.lifecycle.record import Intent, IntentKind, PodSet, Reservation, State
 from sluice.core.lifecycle.record import Workload as Record
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
 from sluice.core.scheduling.scheduler import Plan, Scheduler
+
+from tests.records import options_of
 
 WORLDS = 30
 GROUPS = {("cpu", "memory"): ("spot", "on-demand", "arm"), ("gpu",): ("a100", "l4", "t4")}
@@ -56,6 +51,8 @@ POLICIES = (
     Policy(admission_fair_sharing=AdmissionFairSharing(60_000)),
     Policy(aging=Aging(1_000, reserve_after_ms=3_000)),
 )
+
+
 NOW = 1_000_000
 
 
@@ -137,7 +134,7 @@ def scheduled(dice: random.Random) -> Iterator[Plan | tuple[object, ...]]:
             scheduler.enqueue(workload)
             continue
         flavors = provided(dice)
-        assigned = tuple(AssignedPods(s, n, flavors) for s, n, _ in wanted)
+        assigned = tuple(PodSetAssignment(s, n, flavors) for s, n, _ in wanted)
         scheduler.hold(Holding(workload, Assigned(assigned), NOW - 1000 * (number % 3)))
     for step in range(3):
         plan = scheduler.run_pass(NOW + 1000 * step, explain=True)
@@ -169,7 +166,7 @@ def recorded(dice: random.Random, queues: QueueCatalog) -> CycleInput:
             priority=dice.randint(0, 2),
             created_at=NOW - 1000 * dice.randint(0, 5),
             pod_sets=tuple(PodSet(*each) for each in wanted),
-            options={"placement": wishes} if dice.random() < 0.5 else {},
+            options=options_of({"placement": wishes} if dice.random() < 0.5 else {}),
         )
         records.append(record)
     for record in records[::3]:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.accounting.costs import Bill, requested
 from sluice.core.accounting.usage_intervals import IntervalKind, loss_is_unknown, usage_intervals
+from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,
     PodSet,
-    PodSetAssignment,
     Reservation,
     State,
     Workload,
@@ -22,6 +22,8 @@ from sluice.core.lifecycle.record import (
 )
 from sluice.core.lifecycle.runs import present_run
 from sluice.core.lifecycle.transitions import release
+
+from tests.records import options_of
 
 HOUR = 3_600_000
 START = 1_800_000_000_000
@@ -82,7 +84,7 @@ def test_what_a_workload_did_before_it_was_preempted_is_done_again() -> None:
 
 def test_what_an_application_has_saved_nobody_else_knows() -> None:
     runs = a_run(0, 0, 0, 0, 30, outcome="preempt"), a_run(1, 30, 30, 30, 50)
-    workload = ended(*runs, options={"checkpoint": {"mode": "application"}})
+    workload = ended(*runs, options=options_of({"checkpoint": {"mode": "application"}}))
 
     assert minutes(workload) == {"useful": 50}
     assert [loss_is_unknown(workload, run) for run in runs] == [True, False]
@@ -160,7 +162,9 @@ def histories(draw: st.DrawFn) -> Workload:
         generation=len(runs), created_at=START, runs=tuple(runs), pod_sets=PODS,
         admitted_at=draw(maybe), started_at=draw(maybe), finished_at=0 if running else draw(moment),
         machine=draw(st.fixed_dictionaries({}, optional=noted)),
-        options={"checkpoint": {"mode": draw(st.sampled_from(["none", "application"]))}},
+        options=options_of(
+            {"checkpoint": {"mode": draw(st.sampled_from(["none", "application"]))}}
+        ),
         result={"succeeded": draw(st.booleans())},
     )  # fmt: skip
 

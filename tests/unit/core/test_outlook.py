@@ -14,6 +14,7 @@ from sluice.core.passes.wait_estimate import (
 )
 from sluice.core.scheduling.quota import QuotaTree
 
+from tests.records import options_of
 from tests.unit.core.builders import a_queue
 
 MINUTE = 60_000
@@ -79,9 +80,15 @@ def test_another_flavor_or_all_resources_together_decide() -> None:
 
 
 def test_what_it_expects_of_itself_counts_until_it_has_run_longer() -> None:
-    expects = {"deadlines": {"expected_runtime_seconds": 600}}
+    expects = options_of({"deadlines": {"expected_runtime_seconds": 600}})
     record = Workload(
-        "id", "name", "red", "red/batch", State.DISPATCHED, started_at=MINUTE, options=expects
+        "id",
+        "name",
+        "red",
+        "red/batch",
+        State.DISPATCHED,
+        started_at=MINUTE,
+        options=expects,
     )
     of_others = [30 * MINUTE] * 3
 

@@ -32,6 +32,8 @@ from sluice.core.migrations.checkpointing import (
 from sluice.core.migrations.decisions import SourceStep, SourceView
 from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
 
+from tests.records import options_of
+
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()
 A_WORKLOAD = Workload(
@@ -242,12 +244,17 @@ def test_a_user_who_wishes_a_move_does_not_wait_for_a_machine() -> None:
 
 def test_who_loses_no_machine_does_not_pause() -> None:
     patient = Workload(
-        "w", "w", "team", "q", State.RECLAIMING, options={"recovery": {"backoff_seconds": 30}}
+        "w",
+        "w",
+        "team",
+        "q",
+        State.RECLAIMING,
+        options=options_of({"recovery": {"backoff_seconds": 30}}),
     )
     moved = a_move(stopping_at=NOW + 5_000)
 
     assert downtime.paused_until(moved, patient) == NOW + 35_000
-    assert downtime.paused_until(moved, replace(patient, options={})) == 0
+    assert downtime.paused_until(moved, replace(patient, options=options_of({}))) == 0
     assert downtime.paused_until(replace(moved, kind="request"), patient) == 0
 
 

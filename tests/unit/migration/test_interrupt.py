@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.quarantine import Cause
+from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.migrations.checkpointing import MARGIN_MS, CheckpointAction
 from sluice.core.migrations.migration import Stage
@@ -96,7 +97,9 @@ def test_a_move_on_request_spends_no_recovery(town: Town) -> None:
     node = town.runs("w")
     row = town.row("w")
     moved = {"generation": 0, "outcome": "migrate", "why": "request", "ended_at": 1}
-    town.workloads.write(replace(row, options=row.options | {"max_recoveries": 1}, runs=(moved,)))
+    town.workloads.write(
+        replace(row, options=replace(row.options, max_recoveries=1), runs=(moved,))
+    )
 
     assert town.hear(town.notice(node)).moved == ("w",)
 
@@ -105,7 +108,9 @@ def test_who_was_interrupted_as_often_as_it_allows_ends_instead_of_moving(town: 
     node = town.runs("w")
     row = town.row("w")
     moved = {"generation": 0, "outcome": "migrate", "ended_at": 1}
-    town.workloads.write(replace(row, options=row.options | {"max_recoveries": 1}, runs=(moved,)))
+    town.workloads.write(
+        replace(row, options=replace(row.options, max_recoveries=1), runs=(moved,))
+    )
 
     assert town.hear(town.notice(node)).moved == ()
 
@@ -161,7 +166,7 @@ def test_a_workload_that_asks_for_a_pause_keeps_its_quota_and_runs_again_after_i
     town: Town,
 ) -> None:
     node = town.runs("w")
-    options = town.row("w").options | {"recovery": {"backoff_seconds": 30}}
+    options = replace(town.row("w").options, recovery=RecoveryPolicy(backoff_seconds=30))
     town.workloads.write(replace(town.row("w"), options=options))
     town.kubernetes.vanish(node)
     town.hear(town.ended(node, "shutting-down"))
@@ -190,7 +195,7 @@ def test_a_workload_that_asks_for_a_pause_keeps_its_quota_and_runs_again_after_i
 
 def test_who_leaves_spot_waits_for_its_pause_in_its_queue(town: Town) -> None:
     node = town.runs("w")
-    options = town.row("w").options | {"recovery": {"backoff_seconds": 30}}
+    options = replace(town.row("w").options, recovery=RecoveryPolicy(backoff_seconds=30))
     town.workloads.write(replace(town.row("w"), options=options))
     town.kubernetes.vanish(node)
     lost_at = town.clock.now()

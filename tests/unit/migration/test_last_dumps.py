@@ -13,6 +13,7 @@ from sluice.core.migrations.interruption import MIGRATION_REQUESTED, request_eve
 from sluice.core.migrations.migration import Stage
 from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of
 
+from tests.records import options_of
 from tests.unit.migration.town import Town
 
 FIRST = "s3://bucket/first-0/w-w-g0-pod.tar"
@@ -95,7 +96,7 @@ def test_a_source_works_on_after_its_first_dump_and_goes_on_from_its_last(town: 
 def test_who_keeps_one_checkpoint_keeps_the_first_until_the_last_is_there(town: Town) -> None:
     node = town.runs("w", "kubelet")
     options = {"checkpoint": {"mode": "kubelet", "retain": 1}}
-    town.workloads.write(replace(town.row("w"), options=options))
+    town.workloads.write(replace(town.row("w"), options=options_of(options)))
     town.hear(town.notice(node))
     town.save()
     town.pass_quietly(20, nodes=False)

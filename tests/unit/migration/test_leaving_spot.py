@@ -10,6 +10,7 @@ from sluice.core.accounting.recovery import interruptions, recovery
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.fallback import RECLAIMS, reclaims
 from sluice.core.intake.replacement import PLACEHOLDER
+from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
 from sluice.usecases.migrations.migrate import REQUEUED_MS
@@ -17,7 +18,7 @@ from sluice.usecases.migrations.migrate import REQUEUED_MS
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER, ROOT, queue
 
-ONCE = {"on_demand_after": 1}
+ONCE = RecoveryPolicy(on_demand_after=1)
 
 
 def with_on_demand(town: Town, cores: int = 40) -> None:
@@ -94,7 +95,7 @@ def ordered(town: Town) -> list[dict[str, str]]:
 def test_no_machine_is_bought_for_who_has_to_wait_for_quota(town: Town) -> None:
     with_on_demand(town, cores=0)
     node = town.runs("w")
-    row = replace(town.row("w"), options={**town.row("w").options, "recovery": ONCE})
+    row = replace(town.row("w"), options=replace(town.row("w").options, recovery=ONCE))
     town.workloads.write(row)
 
     town.hear(town.notice(node))
@@ -110,7 +111,7 @@ def test_no_machine_is_bought_for_who_has_to_wait_for_quota(town: Town) -> None:
 def test_a_machine_that_its_owner_does_not_get_is_given_back(town: Town, later_ms: int) -> None:
     with_on_demand(town)
     node = town.runs("w")
-    row = replace(town.row("w"), options={**town.row("w").options, "recovery": ONCE})
+    row = replace(town.row("w"), options=replace(town.row("w").options, recovery=ONCE))
     town.workloads.write(row)
     town.hear(town.notice(node))
     town.kubernetes.provide()

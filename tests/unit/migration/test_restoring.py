@@ -17,6 +17,7 @@ from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, request_ev
 from sluice.core.migrations.pod_annotations import RESTORE_FROM
 from sluice.core.migrations.restoring import why_not_restored
 
+from tests.records import options_of
 from tests.unit.migration.town import Town
 from tests.unit.usecases.plane import admitted
 
@@ -132,7 +133,7 @@ def test_what_counts_as_a_failed_restore(status: dict[str, Any], why: str) -> No
 
     assert why_not_restored(workload, RUNNING_JOB, [pod]) == why
     started = replace(workload, started_at=1)
-    alone = replace(workload, options={"checkpoint": {"mode": "application"}})
+    alone = replace(workload, options=options_of({"checkpoint": {"mode": "application"}}))
     fresh = replace(workload, restore_from="")
     for other in (started, alone, fresh):
         assert why_not_restored(other, RUNNING_JOB, [pod]) == ""
@@ -168,7 +169,8 @@ def test_work_that_was_carried_over_in_vain_is_told_as_lost() -> None:
     )  # fmt: skip
     row = admitted(
         generation=2, runs=runs, created_at=0, admitted_at=230, dispatched_at=230,
-        started_at=240, state=State.DISPATCHED, options={"checkpoint": {"mode": "kubelet"}},
+        started_at=240, state=State.DISPATCHED,
+        options=options_of({"checkpoint": {"mode": "kubelet"}}),
     )  # fmt: skip
 
     assert [run["lost_ms"] for run in undone(runs)] == [100, 0]

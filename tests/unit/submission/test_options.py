@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.records import options_of
 from tests.unit.submission.builders import a_job, a_tenant, a_verbatim, a_workload, accepted, errors
 
 FULL = {
@@ -48,44 +49,46 @@ def test_the_fuller_native_document_is_read_completely():
     found = accepted(a_workload(**FULL))
 
     assert found.priority_class == "high"
-    assert found.options == {
-        "preemptible": True,
-        "capacity": "on-demand",
-        "placement": [
-            {"flavor": "h100-spot", "clusters": ["use1"]},
-            {"flavor": "od", "after_pending_seconds": 2700},
-        ],
-        "deadlines": {"max_pending_seconds": 21_600, "max_runtime_seconds": 86_400},
-        "min_runtime_ms": 90_000,
-        "pending_policy": [{"reason": "CAPACITY:*", "after_seconds": 7200, "action": "Notify"}],
-        "depends_on": [{"name": "preprocess-7", "condition": "Succeeded"}],
-        "checkpoint": {
-            "mode": "application",
-            "signal": "SIGUSR1",
-            "grace_seconds": 90,
-            "interval_seconds": 900,
-            "retain": 3,
-            "uri": "s3://ckpt/llm-ft-7/",
-        },
-        "max_recoveries": 20,
-        "recovery": {
-            "backoff_seconds": 30,
-            "retries": 2,
-            "rules": [{"exit_codes": [33], "action": "Retry", "counts_against_budget": False}],
-        },
-        "max_cost_cents": 40_050,
-        "volumes": [
-            {
-                "name": "data",
-                "bucket": "blue-data",
-                "prefix": "in/",
-                "region": "eu-west-1",
-                "mount_path": "/data",
-                "read_only": True,
-            }
-        ],
-        "security": {"level": "restricted"},
-    }
+    assert found.options == options_of(
+        {
+            "preemptible": True,
+            "capacity": "on-demand",
+            "placement": [
+                {"flavor": "h100-spot", "clusters": ["use1"]},
+                {"flavor": "od", "after_pending_seconds": 2700},
+            ],
+            "deadlines": {"max_pending_seconds": 21_600, "max_runtime_seconds": 86_400},
+            "min_runtime_ms": 90_000,
+            "pending_policy": [{"reason": "CAPACITY:*", "after_seconds": 7200, "action": "Notify"}],
+            "depends_on": [{"name": "preprocess-7", "condition": "Succeeded"}],
+            "checkpoint": {
+                "mode": "application",
+                "signal": "SIGUSR1",
+                "grace_seconds": 90,
+                "interval_seconds": 900,
+                "retain": 3,
+                "uri": "s3://ckpt/llm-ft-7/",
+            },
+            "max_recoveries": 20,
+            "recovery": {
+                "backoff_seconds": 30,
+                "retries": 2,
+                "rules": [{"exit_codes": [33], "action": "Retry", "counts_against_budget": False}],
+            },
+            "max_cost_cents": 40_050,
+            "volumes": [
+                {
+                    "name": "data",
+                    "bucket": "blue-data",
+                    "prefix": "in/",
+                    "region": "eu-west-1",
+                    "mount_path": "/data",
+                    "read_only": True,
+                }
+            ],
+            "security": {"level": "restricted"},
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_annotations_of_a_plain_job(annotations, options):
     job = a_job()
     job["metadata"]["annotations"] = annotations
 
-    assert accepted(job).options == options | {"security": {"level": "restricted"}}
+    assert accepted(job).options == options_of(options | {"security": {"level": "restricted"}})
 
 
 @pytest.mark.parametrize(

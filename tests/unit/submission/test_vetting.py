@@ -2,6 +2,7 @@
 
 import pytest
 from sluice.core.intake.submission import Accepted
+from sluice.core.lifecycle.options import Deadlines
 
 from tests.unit.submission.builders import (
     a_container,
@@ -265,7 +266,7 @@ def test_a_deadline_cannot_exceed_the_tenants():
     tenant = a_tenant(max_runtime_seconds=3600)
 
     assert "spec.activeDeadlineSeconds" in errors(a_job(activeDeadlineSeconds=3601), tenant)
-    assert accepted(a_job(), tenant).options["deadlines"] == {"max_runtime_seconds": 3600}
+    assert accepted(a_job(), tenant).options.deadlines == Deadlines(max_runtime_seconds=3600)
 
 
 def test_a_pod_that_asks_for_nothing_is_refused_since_it_would_evade_quota():

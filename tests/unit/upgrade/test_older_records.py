@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from sluice.adapters.attribute_values import from_item
-from sluice.adapters.migration_items import to_migration
+from sluice.adapters.migration_items import to_checkpoint, to_migration
 from sluice.adapters.workload_items import item_of, workload_of
 from sluice.core.lifecycle.record import State
-from sluice.core.migrations.checkpointing import CheckpointEntries, checkpoint_of
+from sluice.core.migrations.checkpointing import CheckpointEntries
 from sluice.core.migrations.pod_annotations import DONE, annotations_of
 from sluice.ports import LedgerState
 
@@ -44,7 +44,7 @@ def taken_over(stored: dict[str, Any]) -> Town:
     for row in map(from_item, stored["migrations"]):
         if row["id"].startswith("checkpoints#"):
             name = row["id"].partition("#")[2]
-            kept = tuple(checkpoint_of(name, entry) for entry in row["entries"])
+            kept = tuple(to_checkpoint(name, entry) for entry in row["entries"])
             town.migrations.catalogue[name] = CheckpointEntries(kept)
             town.saved_seen |= {one.source for one in kept}
         else:
@@ -117,7 +117,7 @@ def test_what_a_later_version_may_add_is_left_aside(stored: dict[str, Any]) -> N
     for item in stored["migrations"]:
         if "entries" in item:
             (entry,) = from_item(item)["entries"]
-            assert checkpoint_of("w", {**entry, "later": 1}) == checkpoint_of("w", entry)
+            assert to_checkpoint("w", {**entry, "later": 1}) == to_checkpoint("w", entry)
         else:
             row = from_item(item)
             added = {pod: {**each, "later": 1} for pod, each in row["saved"].items()}

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sluice.core.lifecycle.record import PodSet, PodSetAssignment, Reservation, State, Workload
+from sluice.core.config.model import PodSetAssignment
+from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
 from sluice.ports import CatalogEdit, LedgerState
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.admitting.submit import Message, Submit
@@ -49,6 +50,7 @@ from tests.fakes import (
     RecordedObservers,
     RecordedTimeline,
 )
+from tests.records import typed
 from tests.unit.usecases.world import CLUSTER, FLAVOR, MANIFEST, ROOT, Inline, queue
 
 NAMESPACE, SENDER = "team", "AROATEAM:session"
@@ -225,7 +227,7 @@ def a_workload(workload_id: str = "w1", **fields: Any) -> Workload:
         created_at=FakeClock.time,
         pod_sets=(PodSet("main", 1, {"cpu": 1000}),),
     )
-    return replace(pending, **fields)
+    return replace(pending, **typed(fields))
 
 
 def admitted(workload_id: str = "w1", generation: int = 0, **fields: Any) -> Workload:

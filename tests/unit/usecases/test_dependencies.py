@@ -166,7 +166,7 @@ def test_whom_a_name_means_is_remembered() -> None:
 
     plane.admit()(ROOT)
 
-    assert dependencies.of(plane.record("w2"))[0].id == "w1"
+    assert plane.record("w2").options.depends_on[0].id == "w1"
     assert plane.record("w2").reason["message"] == "needs prepare (w1) to succeed"
     assert len(plane.workloads.changed) == writes, "nothing new, nothing written"
 
@@ -184,7 +184,7 @@ def test_names_within_one_message_mean_each_other() -> None:
     first, second = _submitted(plane, "train"), _submitted(plane, "prepare")
     assert first.blocked
     assert not second.blocked
-    assert dependencies.of(first)[0].id == second.id
+    assert first.options.depends_on[0].id == second.id
 
 
 def _submitted(plane: Plane, name: str) -> Workload:

@@ -21,6 +21,7 @@ from sluice.usecases.running.observe import CHECK_MS
 from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 
 from tests.fakes import FakeKubernetes, RecordedInterruptions
+from tests.records import options_of
 from tests.unit.usecases.plane import NAMESPACE, Plane
 from tests.unit.usecases.world import CLUSTER
 
@@ -36,7 +37,9 @@ def running(plane: Plane, options: Mapping[str, Any]) -> Workload:
     plane.look()
     (pod_set,) = plane.record().pod_sets
     sized = replace(pod_set, requests={"cpu": 1000, "memory": 2**30})
-    plane.workloads.rows["w1"] = replace(plane.record(), options=options, pod_sets=(sized,))
+    plane.workloads.rows["w1"] = replace(
+        plane.record(), options=options_of(options), pod_sets=(sized,)
+    )
     return plane.record()
 
 

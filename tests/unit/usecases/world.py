@@ -77,6 +77,7 @@ from tests.fakes import (
     RecordedProvisions,
     RecordedTimeline,
 )
+from tests.records import options_of
 from tests.unit.usecases.cedana import FakeCedana
 
 CLUSTER, ROOT = "batch-1", "cohort"
@@ -309,7 +310,7 @@ class World:
             priority=priority,
             created_at=self.clock.now(),
             pod_sets=(PodSet("main", members, {"cpu": cpu * 1000}),),
-            options=options,
+            options=options_of(options),
         )
         gang = {"completionMode": "Indexed", "parallelism": members, "completions": members}
         spec = {**MANIFEST["spec"], **(gang if members > 1 else {})}
@@ -692,7 +693,7 @@ class World:
         for each in self.workloads.rows.values():
             if self.checked and each.state is State.DISPATCHED and not each.gone:
                 assert checks.states(each) == {"approval": CheckState.READY}
-            for other in dependencies.of(each):
+            for other in each.options.depends_on:
                 started = each.state not in (State.PENDING, State.CANCELLED, State.REJECTED)
                 assert not started or self.workloads.rows[other.id].state in TERMINAL
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.adapters.migration_items import plain, to_migration, to_record
-from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, checkpoint_of
+from sluice.adapters.migration_items import (
+    checkpoint_row,
+    to_checkpoint,
+    to_migration,
+    to_record,
+)
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries
+from sluice.core.values.plain import to_plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -72,7 +78,7 @@ class DynamoDBMigrations:
     def _catalogue(self, workload_id: str) -> tuple[CheckpointEntries, int]:
         row = from_item(self._get(catalogue_key(workload_id)) or {})
         kept, dropped = (
-            tuple(checkpoint_of(workload_id, entry) for entry in row.get(name, ()))
+            tuple(to_checkpoint(workload_id, entry) for entry in row.get(name, ()))
             for name in ("entries", "dropped")
         )
         return CheckpointEntries(kept, dropped), int(row.get("version", 0))
@@ -80,8 +86,8 @@ class DynamoDBMigrations:
     def _replace(self, workload_id: str, catalogue: CheckpointEntries, version: int) -> bool:
         row = {
             "id": catalogue_key(workload_id),
-            "entries": [each.row() for each in catalogue.kept],
-            "dropped": [each.row() for each in catalogue.dropped],
+            "entries": [checkpoint_row(each) for each in catalogue.kept],
+            "dropped": [checkpoint_row(each) for each in catalogue.dropped],
             "version": version + 1,
         }
         try:
@@ -118,7 +124,7 @@ class DynamoDBMigrations:
 
     def _apply(self, step: MigrationStep) -> bool:
         names = {f"#{name}": name for name in step.set} | {"#stage": "stage"}
-        values = {f":{name}": plain(name, value) for name, value in step.set.items()}
+        values = {f":{name}": to_plain(value) for name, value in step.set.items()}
         stages = {f":in{place}": stage.value for place, stage in enumerate(step.stages)}
         changes = ", ".join(f"#{name} = :{name}" for name in step.set)
         first = ""

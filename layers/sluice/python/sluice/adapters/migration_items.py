@@ -5,38 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.migrations.checkpointing import CheckpointAction
-from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
-from sluice.core.values.rows import known
-
-FIELDS = Migration.__slots__
-
-
-def plain(name: str, value: Any) -> Any:
-    """One attribute as strings, numbers, lists and maps."""
-    if name in ("saved", "first"):
-        return {pod: each.row() for pod, each in value.items()}
-    if name in ("stage", "driver", "action"):
-        return value.value
-    return list(value) if isinstance(value, tuple) else value
+from sluice.core.migrations.checkpointing import Checkpoint
+from sluice.core.migrations.migration import Migration
+from sluice.core.values.plain import from_stored, to_plain
 
 
 def to_record(migration: Migration) -> dict[str, Any]:
-    fields = {name: plain(name, getattr(migration, name)) for name in FIELDS}
-    return {"id": migration.id} | {name: value for name, value in fields.items() if value != ""}
+    """The row of a migration: `id` and `stage`, which conditions ask for, and no other default."""
+    return {"id": migration.id, "stage": migration.stage.value, **to_plain(migration)}
 
 
 def to_migration(record: Mapping[str, Any]) -> Migration:
     """Inverse of `to_record`; unknown attributes are left aside."""
-    values = {name: record[name] for name in FIELDS if name in record}
-    values["stage"] = Stage(values["stage"])
-    values["driver"] = CheckpointMode(values["driver"])
-    values["action"] = CheckpointAction(values["action"])
-    values["pods"] = tuple(values.get("pods", ()))
-    for name in ("saved", "first"):
-        values[name] = {
-            pod: PodCheckpoint(**known(PodCheckpoint, row))
-            for pod, row in values.get(name, {}).items()
-        }
-    return Migration(**values)
+    return from_stored(Migration, record)
+
+
+def checkpoint_row(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The entry of a checkpoint in the list of its workload."""
+    row: dict[str, Any] = to_plain(checkpoint)
+    del row["workload"]
+    return row
+
+
+def to_checkpoint(workload: str, row: Mapping[str, Any]) -> Checkpoint:
+    """Inverse of `checkpoint_row`; unknown fields are left aside."""
+    return from_stored(Checkpoint, {**row, "workload": workload})

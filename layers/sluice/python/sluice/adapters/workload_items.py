@@ -14,16 +14,11 @@ from sluice.core.lifecycle.indexes import INDEXES, index_keys
 from sluice.core.lifecycle.record import (
     Change,
     Guard,
-    Intent,
-    IntentKind,
-    PodSet,
-    PodSetAssignment,
     Reservation,
-    State,
     Workload,
     after,
 )
-from sluice.core.values.rows import known
+from sluice.core.values.plain import from_stored, to_plain
 
 FIELDS = Workload.__slots__
 REQUIRED = ("id", "name", "namespace", "queue")
@@ -31,38 +26,6 @@ ALWAYS = ("state", "generation")  # stored even where they are what a new record
 # What a record says of its present generation, so that neither its run nor its quota repeats it.
 OF_THE_RUN = ("cluster", "admitted_at", "dispatched_at", "started_at")
 OF_THE_RESERVATION = ("generation", "cluster")
-
-
-def plain(value: object) -> object:
-    """A field's value as strings, numbers, lists and maps."""
-    match value:
-        case PodSet():
-            stored: dict[str, Any] = {
-                "name": value.name,
-                "count": value.count,
-                "requests": dict(value.requests),
-            }
-            if value.min_count is not None:
-                stored["min_count"] = value.min_count
-            if value.flavors:
-                stored["flavors"] = list(value.flavors)
-            return stored
-        case PodSetAssignment():
-            return {"name": value.name, "count": value.count, "flavors": dict(value.flavors)}
-        case Reservation():
-            return {
-                "generation": value.generation,
-                "cq": value.cq,
-                "cluster": value.cluster,
-                "at": value.at,
-                "pod_sets": [plain(assigned) for assigned in value.pod_sets],
-            }
-        case Intent():
-            fields = {name: getattr(value, name) for name in Intent.__slots__}
-            return {name: content for name, content in fields.items() if content}
-        case tuple():
-            return [plain(element) for element in value]
-    return value
 
 
 def to_record(workload: Workload) -> dict[str, Any]:
@@ -75,10 +38,10 @@ def to_record(workload: Workload) -> dict[str, Any]:
 def stored(name: str, value: object, record: Workload) -> Any:
     """The value of a field of this record, without what other fields of it say."""
     if isinstance(value, Reservation):
-        return _lean(plain(value), OF_THE_RESERVATION, record)
+        return _lean(to_plain(value), OF_THE_RESERVATION, record)
     if name == "runs" and isinstance(value, tuple):
         return [_lean_run(run, record) for run in value]
-    return plain(value)
+    return to_plain(value)
 
 
 def _lean_run(run: Mapping[str, Any], record: Workload) -> Any:
@@ -95,31 +58,11 @@ def to_workload(record: Mapping[str, Any]) -> Workload:
     # Whoever nobody knows has a record too: without name and namespace.
     values: dict[str, Any] = dict.fromkeys(REQUIRED, "")
     values |= {name: record[name] for name in FIELDS if name in record}
-    values["state"] = State(record["state"])
-    values["pod_sets"] = tuple(
-        PodSet(
-            pod_set["name"],
-            pod_set["count"],
-            pod_set["requests"],
-            pod_set.get("min_count"),
-            tuple(pod_set.get("flavors", ())),
-        )
-        for pod_set in record.get("pod_sets", ())
-    )
     if reservation := record.get("reservation"):
-        assigned = tuple(
-            PodSetAssignment(**known(PodSetAssignment, each)) for each in reservation["pod_sets"]
-        )
-        said = {"generation": record["generation"], "cluster": record.get("cluster", "")}
-        values["reservation"] = Reservation(
-            **{**said, **known(Reservation, reservation), "pod_sets": assigned}
-        )
-    if intent := record.get("intent"):
-        values["intent"] = Intent(**{**known(Intent, intent), "kind": IntentKind(intent["kind"])})
-    for name in ("errors", "charges", "checks", "answers", "waits"):
-        values[name] = tuple(record.get(name, ()))
-    values["runs"] = tuple(_whole_run(run, record) for run in record.get("runs", ()))
-    return Workload(**values)
+        repeated = {"generation": record["generation"], "cluster": record.get("cluster", "")}
+        values["reservation"] = repeated | dict(reservation)
+    values["runs"] = [_whole_run(run, record) for run in record.get("runs", ())]
+    return from_stored(Workload, values)
 
 
 def _whole_run(run: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:

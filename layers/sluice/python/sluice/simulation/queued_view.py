@@ -10,7 +10,6 @@ from sluice.core.clusters.can_be_late import changes_at
 from sluice.core.clusters.fallback import Market, choose
 from sluice.core.clusters.fleet import Site, busier, choose_cluster
 from sluice.core.config.model import Gate
-from sluice.core.lifecycle.record import PodSetAssignment
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.passes import admission_cycle
 from sluice.core.passes.cluster_feasibility import explain_unplaced
@@ -72,20 +71,19 @@ class QueuedView:
         """Instants at which time alone makes something else of a waiting job."""
         if (deadline := admission_cycle.deadline_ms(record)) is not None:
             yield deadline + 1
-        for entry in record.options.get("placement", ()):
-            yield record.created_at + 1000 * int(entry.get("after_pending_seconds", 0))
-        for entry in record.options.get("pending_policy", ()):
-            yield queued_at(record) + 1000 * int(entry["after_seconds"])
+        for entry in record.options.placement:
+            yield record.created_at + 1000 * entry.after_pending_seconds
+        for rule in record.options.pending_policy:
+            yield queued_at(record) + 1000 * rule.after_seconds
         yield from changes_at(record, now)
 
     def place(self, record: Submitted, assignment: model.Assignment, now: int) -> Gate | None:
         """Notes the cluster of an assignment, or says why it has none."""
         if not self.installation.clusters:
             return None
-        assigned = [PodSetAssignment(s.name, s.count, s.flavors) for s in assignment.pod_sets]
         placement = choose_cluster(
             record,
-            assigned,
+            assignment.pod_sets,
             list(self.sites.values()),
             allowed=allowed_clusters(record, assignment.flavors, now),
             now=now,
@@ -93,7 +91,9 @@ class QueuedView:
         if placement.cluster is None:
             return Gate(*explain_unplaced(assignment.flavors, self.market, placement))
         self.where[record.id] = placement.cluster
-        self.sites[placement.cluster] = busier(self.sites[placement.cluster], record, assigned)
+        self.sites[placement.cluster] = busier(
+            self.sites[placement.cluster], record, assignment.pod_sets
+        )
         return None
 
     def leave(self, job: Job, amounts: Mapping[str, int]) -> None:

@@ -53,7 +53,7 @@ class Queueing:
         jobs = self.scenario.jobs
         self._jobs = {job.workload.id: job for job in jobs}
         wishes = [job.wishes for job in jobs if job.wishes is not None]
-        self._targets = {each.id for one in wishes for each in dependencies.of(one)}
+        self._targets = {each.id for one in wishes for each in one.options.depends_on}
 
     def job(self, workload_id: str) -> Job:
         return self._jobs[workload_id]

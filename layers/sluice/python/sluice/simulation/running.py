@@ -121,9 +121,7 @@ class RunningJobs:
         """From now on it works; it stops by itself, or by the first of its limits."""
         stay.started_ms = now_ms
         job = stay.job
-        if job.wishes is not None and "interval_seconds" in job.wishes.options.get(
-            "checkpoint", {}
-        ):
+        if job.wishes is not None and job.wishes.options.checkpoint_interval_seconds:
             self._savers(stay)[job.workload.id] = stay
         # A holder that should have ended before the start evidently still runs: it gets all of
         # its runtime from the start on.
@@ -148,7 +146,7 @@ class RunningJobs:
             yield max(0, length - self._kept_ms.get(job.workload.id, 0)), None
         if job.wishes is None:
             return
-        seconds = job.wishes.options.get("deadlines", {}).get("max_runtime_seconds")
+        seconds = job.wishes.options.deadlines.max_runtime_seconds
         if seconds is not None:
             text = f"it ran longer than its deadlines.maxRuntime of {seconds} s"
             yield 1000 * seconds, (Reason.DEADLINE_PASSED, text)
@@ -236,7 +234,7 @@ class RunningJobs:
         for name, stay in self._saving.get(root.name, {}).items():
             if stay.job.wishes is None or stay.started_ms is None:
                 continue
-            interval_ms = 1000 * int(stay.job.wishes.options["checkpoint"]["interval_seconds"])
+            interval_ms = 1000 * stay.job.wishes.options.checkpoint_interval_seconds
             times = (now_ms - stay.started_ms) // interval_ms if interval_ms else 0
             if times:
                 at_ms = stay.started_ms + times * interval_ms

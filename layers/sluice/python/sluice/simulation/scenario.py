@@ -24,9 +24,10 @@ from sluice.core.config.scheduling_policy import (
     read_fair_sharing,
 )
 from sluice.core.config.spec_fields import SpecFields
+from sluice.core.intake import workload_options
 from sluice.core.intake.short_form import array_size
 from sluice.core.lifecycle import dependencies, pending_policy
-from sluice.core.lifecycle import options as workload_options
+from sluice.core.lifecycle.options import Dependency, Options
 from sluice.simulation import installation as installed
 from sluice.simulation.expectation import Expectation, read_expectation
 from sluice.simulation.installation import Installation, read_installation
@@ -312,9 +313,9 @@ class _ScenarioReader:
         if fields.has("recovery"):
             fields.wrong("recovery", "nothing is interrupted in a simulation; leave it out")
         options = workload_options.read(fields, workload_options.Tenantless)
-        if not options:
+        if options == Options():
             return job
-        if "depends_on" in options and job.holds is not None:
+        if options.depends_on and job.holds is not None:
             fields.wrong("dependsOn", "what holds quota waits for nobody; remove one")
         classes = {one.name: one.value for one in self._objects.priority_classes}
         try:
@@ -331,11 +332,11 @@ class _ScenarioReader:
     def _depend(self, jobs: dict[str, Job]) -> None:
         """Names of other jobs become their ids, which are the same here."""
         for place, job in enumerate(list(jobs.values())):
-            if job.wishes is None or "depends_on" not in job.wishes.options:
+            if job.wishes is None or not job.wishes.options.depends_on:
                 continue
             entries = []
-            for number, entry in enumerate(job.wishes.options["depends_on"]):
-                name = entry.get("name") or entry["id"]
+            for number, entry in enumerate(job.wishes.options.depends_on):
+                name = entry.name or entry.id
                 other = jobs.get(name)
                 field = f"workloads[{place}].dependsOn[{number}].name"
                 if other is None:
@@ -344,8 +345,8 @@ class _ScenarioReader:
                     self._spec.wrong(field, f"there is no workload {name!r}; {hint}")
                 elif other.record(0).namespace != job.wishes.namespace:
                     self._spec.wrong(field, f"{name} is in another namespace; nobody waits for it")
-                entries.append({"id": name, "condition": entry["condition"]})
-            options = {**job.wishes.options, "depends_on": entries}
+                entries.append(Dependency(entry.condition, id=name))
+            options = replace(job.wishes.options, depends_on=tuple(entries))
             wishes = dependencies.blocked(replace(job.wishes, options=options))
             jobs[job.workload.id] = replace(job, wishes=wishes)
 

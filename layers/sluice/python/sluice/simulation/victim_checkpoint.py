@@ -54,5 +54,5 @@ def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> CheckpointedWo
     )
     if within_ms and weighed.action is CheckpointAction.DUMP:
         return CheckpointedWork(weighed.needs_ms, ran_ms)
-    interval_ms = 1000 * int((record.options.get("checkpoint") or {}).get("interval_seconds", 0))
+    interval_ms = 1000 * record.options.checkpoint_interval_seconds
     return CheckpointedWork(0, ran_ms - ran_ms % interval_ms if interval_ms else 0)

@@ -60,13 +60,12 @@ def _reserve(race: Race) -> int:
 
 def race_of(workload: Workload, now: int) -> Race | None:
     """The race of a workload that says how long it may take and needs; None if it does not."""
-    deadlines = workload.options.get("deadlines") or {}
-    allowed = 1000 * int(deadlines.get("finish_within_seconds", 0))
-    work = 1000 * int(deadlines.get("expected_runtime_seconds", 0))
+    deadlines = workload.options.deadlines
+    allowed = 1000 * (deadlines.finish_within_seconds or 0)
+    work = 1000 * (deadlines.expected_runtime_seconds or 0)
     if not allowed or not work:
         return None
-    checkpoint = workload.options.get("checkpoint") or {}
-    mode = checkpoint.get("mode", CheckpointMode.NONE)
+    mode = workload.options.checkpoint_mode
     kept = sum(_kept(run, mode) for run in undone(workload.runs))
     match mode:
         case CheckpointMode.NONE:
@@ -74,7 +73,7 @@ def race_of(workload: Workload, now: int) -> Race | None:
         case CheckpointMode.APPLICATION:
             unsaved = 0  # it saves itself within its grace
         case _:
-            unsaved = 1000 * int(checkpoint.get("interval_seconds", 0)) or work
+            unsaved = 1000 * workload.options.checkpoint_interval_seconds or work
     left = max(0, work - kept)
     return Race(
         work, left, allowed, workload.created_at + allowed - now, unsaved=min(unsaved, work)

@@ -101,7 +101,7 @@ def reclaims(workload: Workload) -> int:
 
 def wants_on_demand(workload: Workload) -> bool:
     """Whether it has lost enough spot machines to be worth the price of one that stays."""
-    if workload.options.get("capacity") == Capacity.SPOT:
+    if workload.options.capacity is Capacity.SPOT:
         return False
     return workload.steady or reclaims(workload) >= _bearable(workload)
 
@@ -129,13 +129,13 @@ def flavor_instead(workload: Workload, queue: ClusterQueue, market: Market) -> s
 
 
 def _bearable(workload: Workload) -> int:
-    recovery = workload.options.get("recovery") or {}
-    return int(recovery.get("on_demand_after", RECLAIMS))
+    asked = workload.options.recovery.on_demand_after
+    return RECLAIMS if asked is None else asked
 
 
 def _pace(workload: Workload, now: int) -> Pace | None:
     """How it stands against its deadline; None without one, or if it insists on a kind."""
-    race = None if workload.options.get("capacity") else race_of(workload, now)
+    race = None if workload.options.capacity else race_of(workload, now)
     return None if race is None else pace_of(race)
 
 
@@ -172,7 +172,7 @@ def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken
         if not of_group or not _needs(workload, group.covered_resources):
             continue
         if not of_group.intersection(asked):
-            wish = workload.options.get("capacity")
+            wish = workload.options.capacity
             text = f"it asks for {wish} machines, and ClusterQueue {queue.name} has no such flavor"
             return Choice(gate=Gate(Reason.NO_MATCHING_FLAVOR, text))
         if not of_group.intersection(open_now):
@@ -183,7 +183,7 @@ def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken
 def _accepts(workload: Workload, flavor: str, market: Market) -> bool:
     """Unknown machines are taken at their word: the queue offers them."""
     kinds = market.kinds.get(flavor)
-    match workload.options.get("capacity"):
+    match workload.options.capacity:
         case Capacity.SPOT:
             return kinds is None or SPOT in kinds or allows_on_demand(workload)
         case Capacity.ON_DEMAND:

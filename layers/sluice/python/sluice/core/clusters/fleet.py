@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.clusters.capacity import Closure
-    from sluice.core.config.model import ResourceFlavor
-    from sluice.core.lifecycle.record import PodSetAssignment, Workload
+    from sluice.core.config.model import PodSetAssignment, ResourceFlavor
+    from sluice.core.lifecycle.record import Workload
 
 # `observe` says every minute that the cluster answers.
 SILENT_MS = 180_000
@@ -177,9 +177,9 @@ def checkpoint_places(workload: Workload) -> frozenset[str]:
 
 def data_places(workload: Workload) -> frozenset[str]:
     """Regions and buckets of its volumes."""
-    volumes = workload.options.get("volumes", ())
-    regions = {volume["region"] for volume in volumes if volume.get("region")}
-    return frozenset(regions | {_bucket(f"s3://{volume['bucket']}") for volume in volumes})
+    volumes = workload.options.volumes
+    regions = {volume.region for volume in volumes if volume.region}
+    return frozenset(regions | {_bucket(f"s3://{volume.bucket}") for volume in volumes})
 
 
 def _bucket(uri: str) -> str:

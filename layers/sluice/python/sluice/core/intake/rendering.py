@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.pod_requests import jobs, parallel_pods
-from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
 from sluice.core.lifecycle import job_status
@@ -20,9 +19,8 @@ from sluice.core.values.identity import job_name, volume_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sluice.core.config.model import ResourceFlavor, Toleration
-    from sluice.core.lifecycle.options import Options, S3Volume
-    from sluice.core.lifecycle.record import PodSetAssignment
+    from sluice.core.config.model import PodSetAssignment, ResourceFlavor, Toleration
+    from sluice.core.lifecycle.options import FailureRule, Options, S3Volume
 
 WORKLOAD: Final = "sluice.dev/workload"
 GENERATION: Final = "sluice.dev/generation"
@@ -151,17 +149,16 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
         job["parallelism"] = placement.count
     # Only then is a pod replaced after it is gone, and two never run at once.
     job["podReplacementPolicy"] = "Failed"
-    retries = run.options.get("recovery", {}).get("retries")
-    if retries is not None:
-        job["backoffLimit"] = retries
-    longest = run.options.get("deadlines", {}).get("max_runtime_seconds")
-    if longest:
+    recovery = run.options.recovery
+    if recovery.retries is not None:
+        job["backoffLimit"] = recovery.retries
+    if longest := run.options.deadlines.max_runtime_seconds:
         job.setdefault("activeDeadlineSeconds", longest)
     template = job["template"]
     pod = template["spec"]
     if pod["restartPolicy"] == "Never":  # Kubernetes knows failure policies for these pods only
         policy = job.setdefault("podFailurePolicy", {})
-        own = _by_exit_code(run.options.get("recovery", {}).get("rules", ()))
+        own = _by_exit_code(recovery.rules)
         policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *own, *policy.get("rules", [])]
     labels = _labels(run) | {POD_SET: pod_set}
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
@@ -178,16 +175,16 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     _pod(pod, placement, run)
 
 
-def _by_exit_code(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _by_exit_code(rules: Iterable[FailureRule]) -> list[dict[str, Any]]:
     """`recovery.onFailure.rules` in Kubernetes' words, of which a Job may have few: one an action.
 
     The first rule that names an exit code counts for it.
     """
     actions: dict[int, str] = {}
     for rule in rules:
-        retried = "Count" if rule["counts_against_budget"] else "Ignore"
-        action = "FailJob" if rule["action"] == FailureAction.FAIL else retried
-        for code in rule["exit_codes"]:
+        retried = "Count" if rule.counts_against_budget else "Ignore"
+        action = "FailJob" if rule.action is FailureAction.FAIL else retried
+        for code in rule.exit_codes:
             if code:  # 0 is no failure
                 actions.setdefault(code, action)
     return [
@@ -204,24 +201,23 @@ def _by_exit_code(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _checkpoint_marks(run: Run) -> dict[str, str]:
     """What the node agent has to know to save the pod."""
-    checkpoint = run.options.get("checkpoint", {})
-    marks = {
-        known_marks.DRIVER: checkpoint.get("mode"),
-        known_marks.SIGNAL: checkpoint.get("signal"),
-    }
+    checkpoint = run.options.checkpoint
+    if checkpoint is None:
+        return {}
+    marks = {known_marks.DRIVER: checkpoint.mode.value, known_marks.SIGNAL: checkpoint.signal}
     if run.checkpoints:
         marks[known_marks.DESTINATION] = f"{run.checkpoints}{run.id}/{run.generation}/"
-    return {name: text for name, text in marks.items() if text} if checkpoint else {}
+    return {name: text for name, text in marks.items() if text}
 
 
 def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
-    security = run.options.get("security", {})
+    security = run.options.security
     pod["automountServiceAccountToken"] = False
     grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
-    asked = run.options.get("checkpoint", {}).get("grace_seconds", 0)
+    asked = run.options.checkpoint_grace_seconds
     pod["terminationGracePeriodSeconds"] = min(max(grace, asked), MAX_GRACE_SECONDS)
-    if account := security.get("service_account"):
-        pod["serviceAccountName"] = account
+    if security.service_account:
+        pod["serviceAccountName"] = security.service_account
     # A flavor that names its CPUs has decided already.
     if labels := {**node_labels(run.cpu), **placement.node_labels}:
         pod["nodeSelector"] = labels
@@ -231,9 +227,8 @@ def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
         terms = [copy.deepcopy(dict(term)) for term in run.node_selector_terms]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         pod["affinity"] = {"nodeAffinity": required}
-    level = PodSecurity(security.get("level", PodSecurity.RESTRICTED))
-    pod_security.harden(pod, level, run_as_user=security.get("run_as_user", 0))
-    volumes = run.options.get("volumes", [])
+    pod_security.harden(pod, security.level, run_as_user=security.run_as_user)
+    volumes = run.options.volumes
     if saved_by_cedana(run) and needs_runtime(pod):
         pod["runtimeClassName"] = cedana.RUNTIME_CLASS
     if volumes:
@@ -255,11 +250,11 @@ def restores_set(run: Run) -> bool:
 
 
 def dumped(run: Run) -> bool:
-    return run.options.get("checkpoint", {}).get("mode") == CheckpointMode.KUBELET
+    return run.options.checkpoint_mode is CheckpointMode.KUBELET
 
 
 def saved_by_cedana(run: Run) -> bool:
-    return run.options.get("checkpoint", {}).get("mode") == CheckpointMode.CEDANA
+    return run.options.checkpoint_mode is CheckpointMode.CEDANA
 
 
 def needs_runtime(pod: Mapping[str, Any]) -> bool:
@@ -275,8 +270,8 @@ def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run)
     # In front, so that the submitter's own variables may refer to them.
     container["env"] = [*environment(run), *container.get("env", [])]
     mounts = [
-        {"name": volume["name"], "mountPath": volume["mount_path"]}
-        | ({"readOnly": True} if volume.get("read_only") else {})
+        {"name": volume.name, "mountPath": volume.mount_path}
+        | ({"readOnly": True} if volume.read_only else {})
         for volume in volumes
     ]
     if mounts:
@@ -289,18 +284,23 @@ def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run)
 
 def environment(run: Run) -> list[dict[str, str]]:
     """The variables that tell a container who it is and where its checkpoints go."""
-    checkpoint = run.options.get("checkpoint", {})
+    checkpoint = run.options.checkpoint
+    asked: dict[str, object] = {}
+    if checkpoint is not None:
+        asked = {
+            "SLUICE_CHECKPOINT_MODE": checkpoint.mode.value,
+            "SLUICE_CHECKPOINT_URI": checkpoint.uri or None,
+            "SLUICE_CHECKPOINT_DIR": checkpoint_folder(run.options),
+            "SLUICE_CHECKPOINT_SIGNAL": checkpoint.signal or None,
+            "SLUICE_CHECKPOINT_GRACE_SECONDS": checkpoint.grace_seconds,
+            "SLUICE_CHECKPOINT_INTERVAL_SECONDS": checkpoint.interval_seconds,
+        }
     values: dict[str, object] = {
         "SLUICE_WORKLOAD_ID": run.id,
         "SLUICE_WORKLOAD_NAME": run.name,
         "SLUICE_GENERATION": run.generation,
         "SLUICE_QUEUE": run.queue,
-        "SLUICE_CHECKPOINT_MODE": checkpoint.get("mode"),
-        "SLUICE_CHECKPOINT_URI": checkpoint.get("uri"),
-        "SLUICE_CHECKPOINT_DIR": checkpoint_folder(run.options),
-        "SLUICE_CHECKPOINT_SIGNAL": checkpoint.get("signal"),
-        "SLUICE_CHECKPOINT_GRACE_SECONDS": checkpoint.get("grace_seconds"),
-        "SLUICE_CHECKPOINT_INTERVAL_SECONDS": checkpoint.get("interval_seconds"),
+        **asked,
         "SLUICE_RESTORE_FROM": run.restore_from,
     }
     return [
@@ -310,32 +310,32 @@ def environment(run: Run) -> list[dict[str, str]]:
 
 def checkpoint_folder(options: Options) -> str | None:
     """Where the checkpoints' address lies in the container, if a writable volume covers it."""
-    uri = options.get("checkpoint", {}).get("uri", "")
-    for volume in options.get("volumes", []):
-        source = f"s3://{volume['bucket']}/{volume.get('prefix', '')}"
-        if f"{uri}/".startswith(source) and not volume.get("read_only"):
+    uri = options.checkpoint.uri if options.checkpoint else ""
+    for volume in options.volumes:
+        source = f"s3://{volume.bucket}/{volume.prefix}"
+        if f"{uri}/".startswith(source) and not volume.read_only:
             below = uri[len(source) :].strip("/")
-            return f"{volume['mount_path']}/{below}" if below else volume["mount_path"]
+            return f"{volume.mount_path}/{below}" if below else volume.mount_path
     return None
 
 
 def _pod_volume(volume: S3Volume, run: Run) -> dict[str, Any]:
-    claim: dict[str, Any] = {"claimName": volume_name(run.id, volume["name"])}
-    if volume.get("read_only"):
+    claim: dict[str, Any] = {"claimName": volume_name(run.id, volume.name)}
+    if volume.read_only:
         claim["readOnly"] = True
-    return {"name": volume["name"], "persistentVolumeClaim": claim}
+    return {"name": volume.name, "persistentVolumeClaim": claim}
 
 
 def _volumes(run: Run) -> list[dict[str, Any]]:
     """Static provisioning for the Mountpoint for Amazon S3 CSI driver, one pair per volume."""
     objects: list[dict[str, Any]] = []
-    for volume in run.options.get("volumes", []):
-        name = volume_name(run.id, volume["name"])
+    for volume in run.options.volumes:
+        name = volume_name(run.id, volume.name)
         metadata = {"name": name, "labels": {WORKLOAD: run.id, MANAGED: "true"}}
-        access = ["ReadOnlyMany" if volume.get("read_only") else "ReadWriteMany"]
-        attributes = {"bucketName": volume["bucket"], "authenticationSource": "pod"}
-        if region := volume.get("region"):
-            attributes["stsRegion"] = region
+        access = ["ReadOnlyMany" if volume.read_only else "ReadWriteMany"]
+        attributes = {"bucketName": volume.bucket, "authenticationSource": "pod"}
+        if volume.region:
+            attributes["stsRegion"] = volume.region
         storage = {"storage": "1Ti"}  # mandatory, and ignored by the driver
         objects.append(
             {
@@ -375,12 +375,12 @@ def _volumes(run: Run) -> list[dict[str, Any]]:
 
 def _mount_options(volume: S3Volume, run: Run) -> list[str]:
     writable = ["allow-delete", "allow-overwrite"]
-    options = ["read-only"] if volume.get("read_only") else writable
-    if region := volume.get("region"):
-        options = [*options, f"region {region}"]
-    if prefix := volume.get("prefix"):
-        options = [*options, f"prefix {prefix}"]
-    if user := run.options.get("security", {}).get("run_as_user"):
+    options = ["read-only"] if volume.read_only else writable
+    if volume.region:
+        options = [*options, f"region {volume.region}"]
+    if volume.prefix:
+        options = [*options, f"prefix {volume.prefix}"]
+    if user := run.options.security.run_as_user:
         # Else only root could read the mount, and pods under `restricted` are not root.
         options = [*options, "allow-other", f"uid={user}", f"gid={user}"]
     return options

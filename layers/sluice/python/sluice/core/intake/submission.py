@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sluice.core.config.document import Flaw
 from sluice.core.config.pod_requests import MIN_PARALLELISM, PodSetRequests, jobs, pod_sets
 from sluice.core.config.spec_fields import SpecFields
-from sluice.core.intake import short_form, vetting
+from sluice.core.intake import short_form, vetting, workload_options
 from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
 from sluice.core.intake.pod_security import containers
 from sluice.core.intake.reserved_names import (
@@ -18,8 +18,7 @@ from sluice.core.intake.reserved_names import (
     annotation_refusal,
     label_refusal,
 )
-from sluice.core.lifecycle import options as workload_options
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.options import CheckpointMode, SecuritySettings
 from sluice.core.values.identity import canonical_json, digest, elsewhere_id, workload_id
 
 if TYPE_CHECKING:
@@ -335,18 +334,18 @@ def _collisions(reading: _Reading) -> list[Flaw]:
             for _, container in containers(pod)
             for mount in container.get("volumeMounts") or []
         }
-        for place, volume in enumerate(reading.options.get("volumes", [])):
+        for place, volume in enumerate(reading.options.volumes):
             at = f"spec.volumes[{place}]"
-            if volume["name"] in names:
+            if volume.name in names:
                 found.append(Flaw("", f"{at}.name", "is a volume of the Job already; rename one"))
-            if volume["mount_path"] in mounts:
+            if volume.mount_path in mounts:
                 found.append(Flaw("", f"{at}.mountPath", "the Job mounts another volume there"))
     return found
 
 
 def _unfit_for_cedana(reading: _Reading) -> list[Flaw]:
     """Cedana saves and restores single pods, and the Job controller has to adopt what it made."""
-    if reading.options.get("checkpoint", {}).get("mode") != CheckpointMode.CEDANA:
+    if reading.options.checkpoint_mode is not CheckpointMode.CEDANA:
         return []
     job = reading.job
     advice = "use kubelet or application"
@@ -373,17 +372,13 @@ def _at_origin(flaw: Flaw, reading: _Reading) -> Flaw:
 
 def _with_security(options: Options, tenant: Tenant) -> Options:
     """The options with what rendering adds to pods on the tenant's behalf."""
-    security: dict[str, Any] = {"level": tenant.pod_security.value}
-    if tenant.run_as_user:
-        security["run_as_user"] = tenant.run_as_user
-    if tenant.service_account:
-        security["service_account"] = tenant.service_account
-    if tenant.max_runtime_seconds:
-        deadlines = dict(options.get("deadlines", {}))
-        asked = deadlines.get("max_runtime_seconds", tenant.max_runtime_seconds)
-        deadlines["max_runtime_seconds"] = min(asked, tenant.max_runtime_seconds)
-        options = {**options, "deadlines": deadlines}
-    return {**options, "security": security}
+    security = SecuritySettings(tenant.pod_security, tenant.run_as_user, tenant.service_account)
+    deadlines = options.deadlines
+    if most := tenant.max_runtime_seconds:
+        asked = deadlines.max_runtime_seconds
+        longest = most if asked is None else min(asked, most)
+        deadlines = replace(deadlines, max_runtime_seconds=longest)
+    return replace(options, deadlines=deadlines, security=security)
 
 
 def _rejected(

@@ -117,8 +117,7 @@ def failure(
 
 def results(workload: Workload) -> list[str]:
     """The prefixes of S3 that the workload could write to through its volumes."""
-    volumes = workload.options.get("volumes", ())
-    return [f"s3://{v['bucket']}/{v.get('prefix', '')}" for v in volumes if not v.get("read_only")]
+    return [f"s3://{v.bucket}/{v.prefix}" for v in workload.options.volumes if not v.read_only]
 
 
 def _errors(shown: list[dict[str, str]], errors: list[dict[str, str]] | None) -> dict[str, Any]:

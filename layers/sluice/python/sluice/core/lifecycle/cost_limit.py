@@ -20,8 +20,8 @@ MICRO = 1_000_000
 
 
 def limit_microusd(workload: Workload) -> int | None:
-    cents = workload.options.get("max_cost_cents")
-    return None if cents is None else CENT * int(cents)
+    cents = workload.options.max_cost_cents
+    return None if cents is None else CENT * cents
 
 
 def cost_microusd(workload: Workload, now: int) -> int:

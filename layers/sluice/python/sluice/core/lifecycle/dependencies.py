@@ -6,12 +6,12 @@ one can never hold any more. Dependencies count within one namespace only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.options import DependencyCondition
+from sluice.core.lifecycle.options import Dependency, DependencyCondition
 from sluice.core.lifecycle.record import TERMINAL, State, phase
 from sluice.core.values.reasons import Reason
 
@@ -34,30 +34,11 @@ _ENDED = {
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
-    """One entry of `depends_on`; `id` is empty as long as nobody knows whom the name means."""
-
-    condition: DependencyCondition
-    name: str = ""
-    id: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.id})" if self.name and self.id else self.name or self.id
-
-
-def of(workload: Workload) -> tuple[Dependency, ...]:
-    return tuple(
-        Dependency(DependencyCondition(e["condition"]), e.get("name", ""), e.get("id", ""))
-        for e in workload.options.get("depends_on", ())
-    )
-
-
 def blocked(workload: Workload) -> Workload:
     """A new record as it is stored: outside its queue if it waits for others."""
-    if not workload.options.get("depends_on"):
+    if not workload.options.depends_on:
         return workload
-    return replace(workload, blocked=True, reason=waits_for(of(workload)))
+    return replace(workload, blocked=True, reason=waits_for(workload.options.depends_on))
 
 
 def linked(workloads: Sequence[Workload]) -> list[Workload]:
@@ -76,13 +57,13 @@ def linked(workloads: Sequence[Workload]) -> list[Workload]:
 def nameless(workload: Workload, now: int) -> bool:
     """Whether one of its names is to be looked up now."""
     settled = now >= workload.created_at + SETTLED_MS
-    return settled and any(not each.id for each in of(workload))
+    return settled and any(not each.id for each in workload.options.depends_on)
 
 
 def meant(workload: Workload, candidates: Iterable[Workload]) -> dict[str, str]:
     """Name → id of the newest workload of its namespace that came before it."""
     latest = workload.created_at + OVERTAKEN_MS
-    asked = {each.name for each in of(workload) if not each.id}
+    asked = {each.name for each in workload.options.depends_on if not each.id}
     before = [
         other
         for other in candidates
@@ -123,7 +104,7 @@ def steps(
 
 def _step(workload: Workload, targets: Mapping[str, Workload], now: int) -> Change | None:
     left = []
-    for place, each in enumerate(of(workload)):
+    for place, each in enumerate(workload.options.depends_on):
         target = targets.get(each.id)
         if target is None or target.namespace != workload.namespace:
             if now > workload.created_at + UNKNOWN_MS:
@@ -170,20 +151,18 @@ def waits_for(dependencies: Sequence[Dependency]) -> dict[str, str]:
 
 def _knowing(workload: Workload, ids: Mapping[str, str]) -> Workload:
     """The workload with ids for those of its names that are known now; itself if none is."""
-    entries: list[dict[str, Any]] = [dict(e) for e in workload.options["depends_on"]]
-    fresh = [e for e in entries if "id" not in e and e["name"] in ids]
-    if not fresh:
+    asked = workload.options.depends_on
+    entries = tuple(e if e.id else replace(e, id=ids.get(e.name, "")) for e in asked)
+    if entries == asked:
         return workload
-    for entry in fresh:
-        entry["id"] = ids[entry["name"]]
-    known = replace(workload, options={**workload.options, "depends_on": entries})
-    return replace(known, reason=waits_for(of(known)))
+    known = replace(workload, options=replace(workload.options, depends_on=entries))
+    return replace(known, reason=waits_for(known.options.depends_on))
 
 
 def _circles(waiting: Sequence[Workload]) -> dict[str, list[str]]:
     """Workloads that wait for themselves, each with the names on the way round."""
     name = {w.id: w.name for w in waiting}
-    edges = {w.id: {each.id for each in of(w)} & name.keys() for w in waiting}
+    edges = {w.id: {each.id for each in w.options.depends_on} & name.keys() for w in waiting}
     found: dict[str, list[str]] = {}
     while True:
         try:

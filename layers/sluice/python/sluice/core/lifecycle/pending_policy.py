@@ -6,7 +6,8 @@ still is. Each entry acts once in each stay in the queue; the first one that can
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import PendingAction
@@ -16,7 +17,7 @@ from sluice.core.values.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from sluice.core.lifecycle.options import Options
+    from sluice.core.lifecycle.options import Options, PendingRule
     from sluice.core.lifecycle.record import Change, Workload
     from sluice.core.scheduling.scheduler import Refusal
 
@@ -38,9 +39,9 @@ def steps(
         due = list(_due(workload, refusal, now)) if refusal is not None else []
         if refusal is None or not due:
             continue
-        number, entry = next((d for d in due if d[1]["action"] == PendingAction.CANCEL), due[0])
-        said = f"{entry['action']} after {entry['after_seconds']} s of waiting: {refusal.message}"
-        if entry["action"] == PendingAction.CANCEL:
+        number, entry = next((d for d in due if d[1].action is PendingAction.CANCEL), due[0])
+        said = f"{entry.action} after {entry.after_seconds} s of waiting: {refusal.message}"
+        if entry.action is PendingAction.CANCEL:
             yield lifecycle.cancel_pending(workload, said, now, Reason.PENDING_POLICY)
             continue
         told = {
@@ -49,11 +50,12 @@ def steps(
             "at": now,
             "reason": refusal.reason.value,
             "message": said,
-            "action": entry["action"],
+            "action": entry.action,
         }
-        raised = max(workload.priority, entry.get("priority", workload.priority))
-        if entry["action"] == PendingAction.ESCALATE:
-            told["message"] = f"{said}; its priority is {raised} now ({entry['priority_class']})"
+        asked = workload.priority if entry.priority is None else entry.priority
+        raised = max(workload.priority, asked)
+        if entry.action is PendingAction.ESCALATE:
+            told["message"] = f"{said}; its priority is {raised} now ({entry.priority_class})"
         yield lifecycle.act_on_wait(workload, told, raised)
 
 
@@ -62,16 +64,13 @@ def escalating(options: Options, values: Mapping[str, int]) -> Options:
 
     As that of the workload itself they are those of the time of submission. Raises UnknownClass.
     """
-    entries = options.get("pending_policy", ())
-    if not any("priority_class" in entry for entry in entries):
-        return options
     resolved = []
-    for number, entry in enumerate(entries):
-        wanted = entry.get("priority_class")
-        if wanted is not None and wanted not in values:
+    for number, entry in enumerate(options.pending_policy):
+        wanted = entry.priority_class
+        if wanted and wanted not in values:
             raise UnknownClass(number, wanted)
-        resolved.append(entry if wanted is None else entry | {"priority": values[wanted]})
-    return {**options, "pending_policy": resolved}
+        resolved.append(replace(entry, priority=values[wanted]) if wanted else entry)
+    return replace(options, pending_policy=tuple(resolved))
 
 
 def allows_on_demand(workload: Workload) -> bool:
@@ -83,12 +82,12 @@ def allows_on_demand(workload: Workload) -> bool:
     )
 
 
-def _due(workload: Workload, refusal: Refusal, now: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _due(workload: Workload, refusal: Refusal, now: int) -> Iterator[tuple[int, PendingRule]]:
     since = queued_at(workload)
     acted = {t["entry"] for t in workload.waits if t["generation"] == workload.generation}
-    for number, entry in enumerate(workload.options.get("pending_policy", ())):
-        waited = now - since >= 1000 * entry["after_seconds"]
-        if waited and number not in acted and matches(entry["reason"], refusal.reason):
+    for number, entry in enumerate(workload.options.pending_policy):
+        waited = now - since >= 1000 * entry.after_seconds
+        if waited and number not in acted and matches(entry.reason, refusal.reason):
             yield number, entry
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from sluice.core.config.model import PodSetAssignment
+from sluice.core.lifecycle.options import NO_OPTIONS, Options
 from sluice.core.values.reasons import Reason
 
 
@@ -43,15 +45,6 @@ class IntentKind(StrEnum):
 
 COMES_BACK: Final = frozenset({IntentKind.REQUEUE, IntentKind.PREEMPT, IntentKind.DEACTIVATE})
 """What ends a run and not its workload, which goes back to its queue, perhaps held there."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodSetAssignment:
-    """How many pods of a pod set run, and the flavor of each of its resources."""
-
-    name: str
-    count: int
-    flavors: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +104,7 @@ class Workload:
     priority_class: str = ""
     created_at: int = 0
     pod_sets: tuple[PodSet, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = NO_OPTIONS
     labels: Mapping[str, str] = field(default_factory=dict)
     kind: str = "Job"
     reservation: Reservation | None = None

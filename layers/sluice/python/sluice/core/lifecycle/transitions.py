@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import (
     COMES_BACK,
     Change,
@@ -154,10 +155,10 @@ def unblock(workload: Workload) -> Change:
     return Change(workload, guard, {}, ("blocked", "reason"))
 
 
-def wait_for(workload: Workload, options: Mapping[str, Any], reason: Mapping[str, str]) -> Change:
+def wait_for(workload: Workload, options: Options, reason: Mapping[str, str]) -> Change:
     """It goes on waiting, and now it is known for whom."""
     guard = Guard((State.PENDING,), workload.generation, present=("blocked",))
-    return Change(workload, guard, {"options": dict(options), "reason": dict(reason)})
+    return Change(workload, guard, {"options": options, "reason": dict(reason)})
 
 
 def reject_pending(workload: Workload, code: str, field: str, message: str, now: int) -> Change:

@@ -9,9 +9,8 @@ from math import sqrt
 from statistics import median
 from typing import Any, Final
 
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.lifecycle.options import CheckpointMode, Options
 from sluice.core.lifecycle.record import PodSet
-from sluice.core.values.rows import known
 
 MARGIN_MS: Final = 8_000
 """Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
@@ -75,17 +74,6 @@ class Part:
         """What it is restored from: the image where the runtime wants one, else the archive."""
         return self.image or self.uri
 
-    def row(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "uri": self.uri,
-            "size": self.size,
-            "digest": self.digest,
-            "node": self.node,
-            "image": self.image,
-            "cpu": self.cpu,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -134,34 +122,6 @@ class Checkpoint:
     @property
     def nodes(self) -> frozenset[str]:
         return frozenset(piece.node for piece in self.pieces)
-
-    def row(self) -> dict[str, Any]:
-        parts = {"parts": [part.row() for part in self.parts]} if self.parts else {}
-        failed = {"failed": list(self.failed), "failure": self.failure} if self.failed else {}
-        return (
-            parts
-            | failed
-            | {
-                "generation": self.generation,
-                "uri": self.uri,
-                "at": self.at,
-                "driver": self.driver.value,
-                "size": self.size,
-                "took_ms": self.took_ms,
-                "parent": self.parent,
-                "node": self.node,
-                "image": self.image,
-                "removed": self.removed,
-                "cpu": self.cpu,
-            }
-        )
-
-
-def checkpoint_of(workload: str, row: Mapping[str, Any]) -> Checkpoint:
-    parts = tuple(Part(**known(Part, part)) for part in row.get("parts", ()))
-    failed = tuple(row.get("failed", ()))
-    typed = {"driver": CheckpointMode(row["driver"]), "parts": parts, "failed": failed}
-    return Checkpoint(**{**known(Checkpoint, row), **typed, "workload": workload})
 
 
 def newest(checkpoints: Iterable[Checkpoint], members: int) -> Checkpoint | None:
@@ -340,15 +300,14 @@ def interval_seconds(
     return sqrt(2 * mean_between_losses_seconds / max(1, nodes) * cost_seconds)
 
 
-def grace_ms(options: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> int:
+def grace_ms(options: Options, pods: Sequence[Mapping[str, Any]]) -> int:
     """How long the pods may take to end after SIGTERM."""
     longest = max(
         (pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) for pod in pods),
         default=GRACE_SECONDS,
     )
-    asked = (options.get("checkpoint") or {}).get("grace_seconds", 0)
-    return int(max(longest, asked) * 1000)
+    return int(max(longest, options.checkpoint_grace_seconds) * 1000)
 
 
-def checkpoint_mode(options: Mapping[str, Any]) -> CheckpointMode:
-    return CheckpointMode((options.get("checkpoint") or {}).get("mode", CheckpointMode.NONE.value))
+def checkpoint_mode(options: Options) -> CheckpointMode:
+    return options.checkpoint_mode

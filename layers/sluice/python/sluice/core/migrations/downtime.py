@@ -21,8 +21,7 @@ def paused_until(migration: Migration, workload: Workload) -> int:
 
     0 without a pause. Who asks for a move loses no machine, and does not wait.
     """
-    recovery = workload.options.get("recovery") or {}
-    pause = 1000 * int(recovery.get("backoff_seconds", 0))
+    pause = 1000 * (workload.options.recovery.backoff_seconds or 0)
     return stopped_at(migration) + pause if pause and migration.kind != NoticeKind.REQUEST else 0
 
 

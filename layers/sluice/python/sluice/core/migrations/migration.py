@@ -63,19 +63,6 @@ class PodCheckpoint:
     part: str = ""
     """Which member of a gang it is (core.migrations.gangs); empty for others."""
 
-    def row(self) -> dict[str, Any]:
-        return {
-            "uri": self.uri,
-            "size": self.size,
-            "took_ms": self.took_ms,
-            "at": self.at,
-            "image": self.image,
-            "held_at": self.held_at,
-            "digest": self.digest,
-            "node": self.node,
-            "part": self.part,
-        }
-
 
 def whole_checkpoint(
     workload: Workload,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.checkpointing import DUMPING, MARGIN_MS, Bandwidth
@@ -64,10 +65,9 @@ class Observed:
         return self._between[key]
 
 
-def can_be_ordered(options: Mapping[str, Any]) -> bool:
+def can_be_ordered(options: Options) -> bool:
     """Whether anybody but the application itself can have it saved."""
-    signal = (options.get("checkpoint") or {}).get("signal")
-    return bool(signal) or checkpointing.checkpoint_mode(options) in DUMPING
+    return bool(options.checkpoint_signal) or checkpointing.checkpoint_mode(options) in DUMPING
 
 
 def rhythm(
@@ -76,7 +76,7 @@ def rhythm(
     """The workload's own interval, else Young's and Daly's; None if it cannot be ordered."""
     if not can_be_ordered(workload.options):
         return None
-    asked = (workload.options.get("checkpoint") or {}).get("interval_seconds", 0)
+    asked = workload.options.checkpoint_interval_seconds
     if asked:
         return Rhythm(asked * 1000, f"every {_span(asked)}, as the workload asks")
     cost = cost_ms(workload, pods)

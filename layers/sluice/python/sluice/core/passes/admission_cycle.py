@@ -20,7 +20,6 @@ from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,
     PodSet,
-    PodSetAssignment,
     Reservation,
     State,
     Workload,
@@ -135,10 +134,7 @@ def decide(
         refusals |= {name: scheduler.why(name) for name in scheduler.waiting_ids()}
     for admission in plan.admissions:
         workload = waiting[admission.workload]
-        assigned = tuple(
-            PodSetAssignment(s.name, s.count, dict(s.flavors))
-            for s in admission.assignment.pod_sets
-        )
+        assigned = admission.assignment.pod_sets
         flavors = admission.assignment.flavors
         placement = choose_cluster(
             workload,
@@ -332,7 +328,7 @@ def past_after(
 
 def deadline_ms(workload: Workload) -> int | None:
     """When it has waited as long as it may, since its submission or since it ran last."""
-    seconds = workload.options.get("deadlines", {}).get("max_pending_seconds")
+    seconds = workload.options.deadlines.max_pending_seconds
     if seconds is None:
         return None
     return queued_at(workload) + int(1000 * seconds)
@@ -344,7 +340,7 @@ def is_late(workload: Workload, now: int) -> bool:
 
 
 def expiry(workload: Workload, now: int) -> LedgerStep:
-    seconds = workload.options["deadlines"]["max_pending_seconds"]
+    seconds = workload.options.deadlines.max_pending_seconds
     message = f"it waited longer than its deadlines.maxPending of {seconds} s"
     change = lifecycle.cancel_pending(workload, message, now, Reason.DEADLINE_PASSED)
     return LedgerStep(change, workload.cq, {})
@@ -366,9 +362,8 @@ def entry(workload: Workload, sequence: int = 0, choice: Choice = ANY_FLAVOR) ->
         local_queue=workload.queue,
         user=workload.submitted_by or None,
         # One that is being moved is left alone until it has arrived.
-        preemptible=bool(options.get("preemptible", True))
-        and workload.state is not State.RECLAIMING,
-        min_run_ms=int(options.get("min_runtime_ms", 0)),
+        preemptible=options.preemptible and workload.state is not State.RECLAIMING,
+        min_run_ms=options.min_runtime_ms,
         deadline_ms=deadline_ms(workload),
         gate=choice.gate,
     )
@@ -398,12 +393,9 @@ def holding(workload: Workload) -> model.Holding:
     """Raises ValueError for a record without a reservation."""
     if workload.reservation is None:
         raise ValueError(f"workload {workload.id} holds no quota")
-    assigned = tuple(
-        model.PodSetAssignment(s.name, s.count, s.flavors) for s in workload.reservation.pod_sets
-    )
     return model.Holding(
         entry(workload),
-        model.Assignment(assigned),
+        model.Assignment(workload.reservation.pod_sets),
         since_ms=workload.reservation.at,
         checkpoint_at_ms=workload.checkpoint_at or None,
         evicting=yields(workload),

@@ -96,7 +96,7 @@ def priced(
     if not covering(budgets, asking) and limit_microusd(workload) is None:
         return asking
     costs = _costs(asking, sites)
-    longest = workload.options.get("deadlines", {}).get("max_runtime_seconds")
+    longest = workload.options.deadlines.max_runtime_seconds
     known = replace(
         asking, cost_microusd_per_hour=costs, max_runtime_ms=1000 * longest if longest else None
     )

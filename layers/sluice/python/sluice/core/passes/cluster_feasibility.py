@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.clusters.fleet import choose_cluster, needs_cedana, reasons
 from sluice.core.clusters.placement import Health
-from sluice.core.config.model import Gate
-from sluice.core.lifecycle.record import PodSetAssignment
+from sluice.core.config.model import Gate, PodSetAssignment
 from sluice.core.passes.placement_preferences import allowed_clusters
 from sluice.core.scheduling.request_shape import PODS
 from sluice.core.values.reasons import Reason

@@ -7,7 +7,7 @@ may come from another group than the GPUs that it is choosy about.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.core.config.model import Gate
 from sluice.core.values.reasons import Reason
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sluice.core.config import model
+    from sluice.core.lifecycle.options import PlacementRule
     from sluice.core.lifecycle.record import Workload
 
 # Kubernetes gives it to every namespace.
@@ -47,10 +48,10 @@ def allowed_clusters(
     """The clusters that `placement` allows for these flavors, best first; None: any."""
     allowed: list[str] | None = None
     for flavor in sorted(flavors):
-        entries = [e for e in _open(workload, now) if e["flavor"] == flavor]
-        if not entries or any(not entry.get("clusters") for entry in entries):
+        entries = [e for e in _open(workload, now) if e.flavor == flavor]
+        if not entries or any(not entry.clusters for entry in entries):
             continue
-        named = list(dict.fromkeys(name for entry in entries for name in entry["clusters"]))
+        named = list(dict.fromkeys(name for entry in entries for name in entry.clusters))
         allowed = named if allowed is None else [name for name in allowed if name in named]
     return None if allowed is None else tuple(allowed)
 
@@ -59,10 +60,10 @@ def restrict_to_placement(
     asking: model.WorkloadInfo, workload: Workload, queue: model.ClusterQueue, now: int
 ) -> model.WorkloadInfo:
     """The workload as the scheduler sees it, with its pods' flavors in the order of its wishes."""
-    if not workload.options.get("placement"):
+    if not workload.options.placement:
         return asking
-    named = {entry["flavor"] for entry in workload.options["placement"]}
-    tried = list(dict.fromkeys(entry["flavor"] for entry in _open(workload, now)))
+    named = {entry.flavor for entry in workload.options.placement}
+    tried = list(dict.fromkeys(entry.flavor for entry in _open(workload, now)))
     wanted: list[str] = []
     for group in queue.resource_groups:
         offered = [each.name for each in group.flavors]
@@ -77,11 +78,11 @@ def restrict_to_placement(
     return replace(asking, pod_sets=pod_sets)
 
 
-def _open(workload: Workload, now: int) -> list[dict[str, Any]]:
+def _open(workload: Workload, now: int) -> list[PlacementRule]:
     """The entries of `placement` whose time has come, in the order of writing."""
     waited = now - workload.created_at
     return [
         entry
-        for entry in workload.options.get("placement", ())
-        if waited >= 1000 * entry.get("after_pending_seconds", 0)
+        for entry in workload.options.placement
+        if waited >= 1000 * entry.after_pending_seconds
     ]

@@ -44,17 +44,17 @@ def remaining_runtime(workload: Workload, runtimes: Sequence[int], now: int) -> 
     By its own `deadlines.expectedRuntime`, else between the quartiles of the runtimes that are
     longer than it has run so far; at most its `deadlines.maxRuntime`.
     """
-    deadlines = workload.options.get("deadlines", {})
+    deadlines = workload.options.deadlines
     ran = max(0, now - workload.started_at) if workload.started_at else 0
-    expected = 1000 * int(deadlines.get("expected_runtime_seconds", 0))
+    expected = 1000 * (deadlines.expected_runtime_seconds or 0)
     longer = sorted(each for each in runtimes if each > ran)
     least, most = 0, None
     if expected > ran:
         least = most = expected - ran
     elif len(longer) >= ENOUGH:
         least, most = longer[len(longer) // 4] - ran, longer[3 * len(longer) // 4] - ran
-    if (limit := deadlines.get("max_runtime_seconds")) is not None:
-        left = max(0, 1000 * int(limit) - ran)
+    if (limit := deadlines.max_runtime_seconds) is not None:
+        left = max(0, 1000 * limit - ran)
         least, most = min(least, left), left if most is None else min(most, left)
     return least, most
 

@@ -1,20 +1,34 @@
-"""Frozen dataclasses to plain JSON values and back, driven by their own type hints."""
+"""The codec: frozen dataclasses to plain JSON values and back, driven by their own type hints.
+
+What a kind of value needs is worked out once and kept (docs/decisions/0025-typed-records.md).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 _T = TypeVar("_T")
-
+_Reader = Callable[[Any], Any]
 
 _SCALARS = frozenset({str, int, float, bool, NoneType})
+
+
+class _Misfit(ValueError):
+    """A value that does not fit, and where in the whole document it stands."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(f"{path}: {message}")
+        self.message, self.path = message, path
+
+    def within(self, step: str) -> _Misfit:
+        return _Misfit(self.message, f"{step}{self.path}")
 
 
 def to_plain(value: Any) -> Any:
@@ -44,7 +58,19 @@ def from_plain(kind: type[_T], value: Any, path: str = "") -> _T:
 
     Raises ValueError that names the path of the first value that does not fit.
     """
-    read: _T = _read(kind, value, path)
+    try:
+        read: _T = _reader(cast("Any", kind), strict=True)(value)
+    except _Misfit as misfit:
+        raise misfit.within(path) from None
+    return read
+
+
+def from_stored(kind: type[_T], value: Any) -> _T:
+    """The dataclass of a stored value: fields that a later version has added are left aside.
+
+    Scalars are taken as they are stored. Raises ValueError where a field is missing.
+    """
+    read: _T = _reader(cast("Any", kind), strict=False)(value)
     return read
 
 
@@ -76,52 +102,87 @@ def _default(field: Any) -> Any:
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _readers(kind: type, *, strict: bool) -> dict[str, _Reader]:
     # The core imports these for annotations only.
-    return get_type_hints(kind, localns={"Mapping": Mapping, "Sequence": Sequence})
+    hints = get_type_hints(kind, localns={"Mapping": Mapping, "Sequence": Sequence})
+    return {field.name: _reader(hints[field.name], strict=strict) for field in fields(kind)}
 
 
-def _read(kind: Any, value: Any, path: str) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
+@cache
+def _reader(kind: Any, *, strict: bool) -> _Reader:
+    """The function that reads values of one type."""
+    origin: Any = get_origin(kind)
+    arguments = get_args(kind)
     if origin in {Union, UnionType}:  # the model has only `X | None`
         wanted = next(one for one in arguments if one is not NoneType)
-        return None if value is None else _read(wanted, value, path)
-    if is_dataclass(kind):
-        return _read_dataclass(kind, _expect(dict, value, path), path)
+        return partial(_optional, _reader(wanted, strict=strict))
+    if isinstance(kind, type) and is_dataclass(kind):
+        return partial(_dataclass, kind, _readers(kind, strict=strict), strict)
     if kind is Any:
-        return value
+        return _as_it_is
     if origin in {tuple, Sequence, frozenset}:
-        items = enumerate(_expect(list, value, path))
-        read = (_read(arguments[0], one, f"{path}[{i}]") for i, one in items)
-        return frozenset(read) if origin is frozenset else tuple(read)
+        whole = frozenset if origin is frozenset else tuple
+        return partial(_items, whole, _reader(arguments[0], strict=strict))
     if origin is Mapping:
-        pairs = _expect(dict, value, path).items()
-        return {key: _read(arguments[1], one, f"{path}.{key}") for key, one in pairs}
-    return _read_scalar(kind, value, path)
+        return partial(_mapping, _reader(arguments[1], strict=strict))
+    if issubclass(kind, StrEnum):
+        return partial(_word, kind)
+    return partial(_expect, (int, float) if kind is float else kind) if strict else _as_it_is
 
 
-def _read_scalar(kind: Any, value: Any, path: str) -> Any:
-    if not issubclass(kind, StrEnum):
-        return _expect((int, float) if kind is float else kind, value, path)
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _optional(read: _Reader, value: Any) -> Any:
+    return None if value is None else read(value)
+
+
+def _dataclass(kind: type, readers: Mapping[str, _Reader], strict: bool, value: Any) -> Any:
+    found = {}
+    for name, inner in _expect((dict, Mapping), value).items():
+        if (read := readers.get(name)) is None:
+            if strict:
+                raise _Misfit(f"unknown field of {kind.__name__}", f".{name}")
+            continue
+        try:
+            found[name] = inner if read is _as_it_is else read(inner)
+        except _Misfit as misfit:
+            raise misfit.within(f".{name}") from None
+    try:
+        return kind(**found)
+    except TypeError as error:
+        raise _Misfit(str(error)) from error
+
+
+def _items(whole: type, read: _Reader, value: Any) -> Any:
+    found = []
+    for place, inner in enumerate(_expect((list, tuple), value)):
+        try:
+            found.append(read(inner))
+        except _Misfit as misfit:
+            raise misfit.within(f"[{place}]") from None
+    return whole(found)
+
+
+def _mapping(read: _Reader, value: Any) -> Any:
+    found = {}
+    for key, inner in _expect((dict, Mapping), value).items():
+        try:
+            found[key] = read(inner)
+        except _Misfit as misfit:
+            raise misfit.within(f".{key}") from None
+    return found
+
+
+def _word(kind: type[StrEnum], value: Any) -> Any:
     try:
         return kind(value)
-    except ValueError as error:
-        raise ValueError(f"{path}: {value!r} is no {kind.__name__}") from error
+    except ValueError:
+        raise _Misfit(f"{value!r} is no {kind.__name__}") from None
 
 
-def _read_dataclass(kind: Any, value: dict[str, Any], path: str) -> Any:
-    hints = _hints(kind)
-    if unknown := sorted(value.keys() - hints.keys()):
-        raise ValueError(f"{path}.{unknown[0]}: unknown field of {kind.__name__}")
-    try:
-        return kind(
-            **{name: _read(hints[name], one, f"{path}.{name}") for name, one in value.items()}
-        )
-    except TypeError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _expect(kind: Any, value: Any, path: str) -> Any:
+def _expect(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(f"{path}: {value!r} does not fit")
+        raise _Misfit(f"{value!r} does not fit")
     return value

@@ -45,7 +45,7 @@ class Dependencies:
         if not waiting:
             return 0
         names = self._names(waiting, queues)
-        wanted = {each.id for w in waiting for each in dependencies.of(w) if each.id}
+        wanted = {each.id for w in waiting for each in w.options.depends_on if each.id}
         wanted |= {i for of_one in names.values() for i in of_one.values()}
         targets = {w.id: w for w in self.workloads.get_many(sorted(wanted))}
         steps = list(dependencies.steps(waiting, targets, names, self.clock.now()))

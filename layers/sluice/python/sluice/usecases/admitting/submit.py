@@ -271,8 +271,8 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
         ), None
-    asked = found.options.get("checkpoint", {}).get("mode")
-    if asked == CheckpointMode.CEDANA and not clusters_with_cedana(snapshot):
+    cedana = found.options.checkpoint_mode is CheckpointMode.CEDANA
+    if cedana and not clusters_with_cedana(snapshot):
         message = (
             "no Cluster has Cedana configured: use kubelet or application, or ask an administrator"
             " for spec.cedana {url, clusterId, tokenSecret} of a Cluster"

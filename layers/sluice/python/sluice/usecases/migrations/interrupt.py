@@ -469,12 +469,12 @@ def marks_of(move: Migration, workload: Workload) -> dict[str, str]:
 
 
 def saves_on_signal(workload: Workload) -> bool:
-    return bool((workload.options.get("checkpoint") or {}).get("signal"))
+    return bool(workload.options.checkpoint_signal)
 
 
 def exhausted(workload: Workload) -> str:
     """What to tell of a workload that was interrupted as often as it allows; else nothing."""
-    most = workload.options.get("max_recoveries")
+    most = workload.options.max_recoveries
     if workload.state is not State.DISPATCHED:
         return ""
     moved = interruptions(workload)

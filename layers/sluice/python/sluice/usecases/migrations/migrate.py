@@ -205,7 +205,7 @@ class Migrate:
     def pause(self, workload: Workload) -> None:
         """Say once why it does not run; `observe` asks again every few seconds."""
         if workload.reason.get("code") != Reason.BACKOFF_UNTIL:
-            pause = workload.options["recovery"]["backoff_seconds"]
+            pause = workload.options.recovery.backoff_seconds
             message = f"it keeps its quota, and runs again {pause} s after it was interrupted"
             self.workloads.apply([lifecycle.hinder(workload, Reason.BACKOFF_UNTIL, message)])
 
@@ -453,5 +453,6 @@ def has_started(workload: Workload) -> bool:
 
 def retain(workload: Workload, pieces: int = 1) -> int:
     """How many checkpoints stay listed; fewer of large sets, for which an entry has no room."""
-    asked = (workload.options.get("checkpoint") or {}).get("retain", checkpointing.KEPT)
-    return min(int(asked), max(1, MOST_PIECES // pieces))
+    policy = workload.options.checkpoint
+    asked = (policy.retain if policy else None) or checkpointing.KEPT
+    return min(asked, max(1, MOST_PIECES // pieces))

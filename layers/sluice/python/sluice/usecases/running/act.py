@@ -265,7 +265,7 @@ def run_of(
         queue=workload.queue,
         generation=workload.generation,
         placements={s.name: placement(s, flavors) for s in reservation.pod_sets},
-        options=workload.options,  # type: ignore[arg-type]  # stored as it was vetted
+        options=workload.options,
         restore_from=workload.restore_from or None,
         node_selector_terms=terms,
         checkpoints=checkpoints,

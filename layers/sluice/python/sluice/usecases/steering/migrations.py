@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ class MigrationRequests:
             self.migrations.checkpoints(workload.id), checkpointing.LISTED
         )
         sources = {each.source: each for each in kept}
-        items = [each.row() | {"from": _origin(each, sources)} for each in kept]
+        items = [_view(each) | {"from": _origin(each, sources)} for each in kept]
         return {"items": items, "restoresFrom": workload.restore_from}
 
     def checkpoint(self, caller: Authority, reference: str) -> Json:
@@ -132,3 +132,13 @@ def _origin(checkpoint: Checkpoint, known: Mapping[str, Checkpoint]) -> str:
         return checkpoint.parent
     at = datetime.fromtimestamp(parent.at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return f"{at}, generation {parent.generation}"
+
+
+def _view(checkpoint: Checkpoint) -> Json:
+    """A checkpoint as the api shows it; parts and failures only where there are any."""
+    row = asdict(checkpoint)
+    del row["workload"]
+    for name in ("parts", "failed", "failure"):
+        if not row[name]:
+            del row[name]
+    return row
