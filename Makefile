@@ -64,7 +64,7 @@ agent-image: ## Build and push the node agent's image: make agent-image REPOSITO
 # Re-resolve all pins; the locks carry hashes and no addresses.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 lock:
-	$(COMPILE) pyproject.toml --group infra --group local --group dev --output-file requirements.txt
+	$(COMPILE) pyproject.toml --extra local --extra ui --group dev --output-file requirements.txt
 	for group in toolchain ministack layer agent; do \
 	  $(COMPILE) --group $$group --output-file requirements/$$group.txt; done
 	grep -A100 '^uv==' requirements.txt | awk 'NR==1 || /^    /{print; next} {exit}' > requirements/uv.txt

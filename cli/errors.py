@@ -1,89 +1,66 @@
-"""The exceptions, as one small tree; each class has its exit code.
+"""Shows exceptions of the client as a command does: text on stderr, or JSON for programs."""
 
-Every exception says what is wrong (message), where (errors), and what to do (hint).
-"""
+from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import IO, Any
+import json
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from sluice.core.values.mistakes import mistake
 
-from cli.exit_codes import ExitCode
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sluice.client.errors import SluiceClientError
+    from sluice.client.exit_codes import ExitCode
+
+OUTPUT_FLAGS = ("-o", "--output")
 
 
-class CliError(click.ClickException):
-    """Base of all exceptions."""
+class CommandError(click.ClickException):
+    """Ends a command with an exception of the client.
 
-    exit_code = ExitCode.ERROR
+    With `-o json` the exception is a JSON object on stdout, `{"error": {…}}`; otherwise text on
+    stderr.
+    """
 
-    def __init__(
-        self, message: str, *, hint: str = "", errors: Sequence[Mapping[str, Any]] = ()
-    ) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.errors = tuple(errors)
+    def __init__(self, cause: SluiceClientError, *, form: str = "table") -> None:
+        super().__init__(cause.message)
+        self.cause, self.form = cause, form
+        self.exit_code: int = int(cause.exit_code)  # type: ignore[misc]  # click has it per class
 
     def show(self, file: IO[Any] | None = None) -> None:
         del file  # data goes to stdout, everything else to stderr
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {self.message}", err=True)
-        for error in self.errors:
+        cause = self.cause
+        if self.form == "json":
+            click.echo(
+                error_document(
+                    type(cause).__name__,
+                    cause.message,
+                    self.exit_code,
+                    hint=cause.hint,
+                    errors=[dict(error) for error in cause.errors],
+                )
+            )
+            return
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {cause.message}", err=True)
+        for error in cause.errors:
             click.echo(f"  {mistake(error)}", err=True)
-        if self.hint:
-            click.echo(f"hint: {self.hint}", err=True)
+        if cause.hint:
+            click.echo(f"hint: {cause.hint}", err=True)
 
 
-class NotDeployedError(CliError):
-    """The stacks do not publish this name: they are not deployed, or a setting omits the part."""
+class UsageAsJson(click.ClickException):
+    """A mistake in the command line, as a JSON object on stdout."""
 
+    def __init__(self, cause: click.ClickException) -> None:
+        super().__init__(cause.format_message())
+        self.exit_code: int = cause.exit_code  # type: ignore[misc]  # click has it per class
 
-class UsageError(CliError):
-    """The arguments make no valid request."""
-
-    exit_code = ExitCode.USAGE
-
-
-class ObjectNotFoundError(CliError):
-    """No object has this id or name."""
-
-    exit_code = ExitCode.NOT_FOUND
-    ambiguous = False
-
-
-class AmbiguousNameError(ObjectNotFoundError):
-    """Several objects have this name or prefix."""
-
-    ambiguous = True
-
-
-class WorkloadNotFoundError(ObjectNotFoundError):
-    """The workload does not exist."""
-
-    exit_code = ExitCode.WORKLOAD_NOT_FOUND
-
-
-class PermissionDeniedError(CliError):
-    """No credentials, or they do not allow this."""
-
-    exit_code = ExitCode.DENIED
-
-
-class RequestRefusedError(CliError):
-    """Validation or policy refuses the request; a retry is refused too."""
-
-    exit_code = ExitCode.REFUSED
-
-
-class IdempotencyKeyReusedError(CliError):
-    """The idempotency key belongs to another document."""
-
-    exit_code = ExitCode.KEY_REUSED
-
-
-class ControlPlaneUnavailableError(CliError):
-    """The control plane does not answer; retry."""
-
-    exit_code = ExitCode.UNAVAILABLE
+    def show(self, file: IO[Any] | None = None) -> None:
+        del file
+        hint = "`sluice COMMAND --help` lists the options"
+        click.echo(error_document("UsageError", self.message, self.exit_code, hint=hint))
 
 
 class CommandExit(click.exceptions.Exit):
@@ -91,3 +68,37 @@ class CommandExit(click.exceptions.Exit):
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(int(code))
+
+
+def error_document(
+    code: str,
+    message: str,
+    exit_code: int,
+    *,
+    hint: str = "",
+    errors: Sequence[dict[str, Any]] = (),
+) -> str:
+    """`{"error": {"code", "exitCode", "message", "errors", "hint"}}`."""
+    error = {
+        "code": code.removesuffix("Error"),
+        "exitCode": exit_code,
+        "message": message,
+        "errors": list(errors),
+        "hint": hint,
+    }
+    return json.dumps({"error": error}, indent=2, ensure_ascii=False)
+
+
+def output_form(arguments: Sequence[str]) -> str:
+    """The value of `-o` or `--output` in a command line; it is needed before click parses it."""
+    form = "table"
+    for number, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument in OUTPUT_FLAGS and number + 1 < len(arguments):
+            form = arguments[number + 1]
+        elif argument.startswith("--output="):
+            form = argument.removeprefix("--output=")
+        elif argument.startswith("-o") and len(argument) > len("-o"):
+            form = argument.removeprefix("-o").removeprefix("=")
+    return form

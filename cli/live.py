@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
@@ -15,6 +15,8 @@ from cli.columns import heading, workload_columns
 from cli.output import STATUS_COLOURS
 
 if TYPE_CHECKING:
+    from sluice.client.watching import WorkloadDisplay
+
     from cli.app import App
     from cli.output import Json
 
@@ -22,12 +24,6 @@ NARROW = {"ID", "NAME", "STATUS", "REASON", "WAIT", "RUNTIME"}
 WIDE = NARROW | {"QUEUE", "POS", "REQUEST", "RECOV"}
 WIDE_COLUMNS = 120
 UNCUT = {"ID": 13, "STATUS": 10}
-
-
-class WorkloadDisplay(Protocol):
-    """Shows the workloads as they are now."""
-
-    def __call__(self, workloads: Sequence[Json]) -> None: ...
 
 
 def progress_table(workloads: Sequence[Json], now_ms: int, *, lines: int, width: int) -> Table:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar, get_args
 
 import click
+from sluice.client.errors import SluiceClientError
 
-from cli.errors import CliError
 from cli.output import Column, hint, output_option, rows
 from local import stack
 from local.errors import LocalError
@@ -46,7 +46,7 @@ def explained(action: Callable[P, R]) -> Callable[P, R]:
         try:
             return action(*positional, **named)
         except LocalError as error:
-            raise CliError(str(error)) from error
+            raise SluiceClientError(str(error)) from error
 
     return wrapped
 
@@ -132,9 +132,9 @@ def status(output: str) -> None:
     if parts or output != "table":
         rows([asdict(part) for part in parts], PART_COLUMNS, output, name="name")
     if not parts:
-        raise CliError("no stack is running", hint="start one with `sluice local up`")
+        raise SluiceClientError("no stack is running", hint="start one with `sluice local up`")
     if any(part.state != "ready" for part in parts):
-        raise CliError("not all parts are ready", hint="see `sluice local logs PART`")
+        raise SluiceClientError("not all parts are ready", hint="see `sluice local logs PART`")
 
 
 @local.command()
@@ -155,7 +155,7 @@ def logs(part: str, follow: bool, lines: int) -> None:
     path = layout.log(part)
     known = sorted(file.stem for file in layout.logs.glob("*.log"))
     if part not in known:
-        raise CliError(f"there is no log of {part!r}", hint=f"logs: {', '.join(known)}")
+        raise SluiceClientError(f"there is no log of {part!r}", hint=f"logs: {', '.join(known)}")
     show(path, lines, follow=follow)
 
 
@@ -175,7 +175,7 @@ def kubeconfig() -> None:
     """Print the path of the kubeconfig."""
     path = Layout(default_state()).kubeconfig
     if not path.exists():
-        raise CliError("no stack is running", hint="start one with `sluice local up`")
+        raise SluiceClientError("no stack is running", hint="start one with `sluice local up`")
     click.echo(path)
 
 

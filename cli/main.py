@@ -4,11 +4,12 @@ import sys
 from collections.abc import Sequence
 
 import click
+from sluice.client.errors import SluiceClientError
+from sluice.client.exit_codes import ExitCode
 
 from cli.app import App
-from cli.errors import CliError
-from cli.exit_codes import ExitCode
-from cli.lazy import LazyGroup, Verb
+from cli.errors import CommandError
+from cli.lazy import DISTRIBUTION, LazyGroup, Verb
 
 SUBMIT, LOOK, STEER, ACCOUNT, OPERATE = "Submit", "Look and wait", "Steer", "Account", "Operate"
 
@@ -61,7 +62,7 @@ VERBS = (
     ),
     Verb("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
     Verb("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
-    Verb("local", "cli.local:local", "Start and stop the embedded stack.", OPERATE),
+    Verb("local", "cli.local:local", "Start and stop the embedded stack.", OPERATE, "local"),
     Verb(
         "config", "cli.commands.config:config", "Show settings and where they come from.", OPERATE
     ),
@@ -74,14 +75,15 @@ VERBS = (
     cls=LazyGroup,
     verbs=VERBS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Ids match by unique prefix. Exit codes: 0 success, 1 error, 2 usage, 3 not found or "
+    epilog="Workloads are named by id, unique prefix or unique name. "
+    "Exit codes: 0 success, 1 error, 2 usage, 3 not found or "
     "ambiguous, 4 permission, 5 refused, 6 key reused, 7 unavailable, 100 failed, 101 not "
     "finished, 102 workload not found, 103 cancelled, 104 rejected, 105 recovery budget "
     "exhausted, 130 interrupted.",
 )
 @click.option("--profile", help="AWS profile; means an account, never the embedded stack.")
 @click.option("--api-url", help="Address of the api, in place of any discovery.")
-@click.version_option(package_name="sluice", message="%(version)s")
+@click.version_option(package_name=DISTRIBUTION, message="%(version)s")
 @click.pass_context
 def sluice(ctx: click.Context, profile: str | None, api_url: str | None) -> None:
     """Decides which batch job may run, where, and on what hardware."""
@@ -96,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    except CliError as error:
-        error.show()
+    except SluiceClientError as error:
+        CommandError(error).show()
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from cli.figures import seconds
 
+if TYPE_CHECKING:
+    SecondsParameter = click.ParamType[float]
+    TimeParameter = click.ParamType[float | datetime]
+else:  # older releases of click have no generic class
+    SecondsParameter = TimeParameter = click.ParamType
 
-class Duration(click.ParamType[float]):
+
+class Duration(SecondsParameter):
     """A length of time such as 90s, 15m or 2d; in seconds."""
 
     name = "duration"
@@ -23,7 +30,7 @@ class Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-class PointInTime(click.ParamType[float | datetime]):
+class PointInTime(TimeParameter):
     """A moment: a length of time before now such as 24h, or an ISO 8601 time, UTC without zone."""
 
     name = "moment"

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.client.errors import RequestRefusedError, SluiceClientError, UsageError
+from sluice.client.exit_codes import ExitCode
+from sluice.client.yaml_stream import parse_yaml
 from sluice.core.config.document import DocumentError
 from sluice.core.values.quantity import parse_duration
 from sluice.simulation.engine import Simulation
@@ -19,20 +22,23 @@ from sluice.simulation.report import report
 from sluice.simulation.roots import NeverAtRestError
 from sluice.simulation.scenario import parse_scenario
 
-from cli.errors import CliError, RequestRefusedError, UsageError
-from cli.exit_codes import ExitCode
+from cli.errors import CommandError
 from cli.simulation_progress import SimulationProgress
 from cli.simulation_table import simulation_table
-from cli.yaml_stream import parse_yaml
 
 if TYPE_CHECKING:
     from sluice.simulation.expectation import Expectation
     from sluice.simulation.scenario import Scenario
 
+if TYPE_CHECKING:
+    MillisecondsParameter = click.ParamType[int]
+else:  # older releases of click have no generic class
+    MillisecondsParameter = click.ParamType
+
 STDIN = Path("-")
 
 
-class GoDuration(click.ParamType[int]):
+class GoDuration(MillisecondsParameter):
     """A length of time as Kubernetes writes it, such as 90s or 30ms; in milliseconds."""
 
     name = "duration"
@@ -88,9 +94,9 @@ def simulate(files: tuple[Path, ...], **flags: Any) -> None:
     for path in files:
         try:
             code = _simulate(path, settings)
-        except CliError as error:
-            error.show()
-            code = ExitCode(error.exit_code)
+        except SluiceClientError as error:
+            CommandError(error).show()
+            code = error.exit_code
         worst = max(worst, code)
         well += code is ExitCode.OK
     if settings.check and len(files) > 1:

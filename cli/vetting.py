@@ -9,7 +9,8 @@ from sluice.core.intake.documents import Document
 from sluice.core.intake.submission import Rejected, submission
 
 if TYPE_CHECKING:
-    from cli.documents import Submission
+    from sluice.client.documents import Submission
+
     from cli.output import Json
 
 

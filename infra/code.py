@@ -10,11 +10,14 @@ from typing import Any
 
 import aws_cdk as cdk
 import jsii
+import sluice
 from aws_cdk import aws_lambda as lambda_
 from sluice.configuration import Runtime
 
 _ROOT = Path(__file__).parents[1]
 _LEFT_OUT = ("__pycache__", "*.egg-info")
+# Parts of the package `sluice` that no Lambda imports: the client, and the folders of a wheel.
+_NOT_DEPLOYED = ("client", "_tools", "__main__.py", "py.typed")
 _WHEEL_PLATFORMS = {"arm64": "aarch64-manylinux2014", "x86_64": "x86_64-manylinux2014"}
 
 
@@ -26,8 +29,9 @@ def handlers(runtime: Runtime) -> lambda_.Code:
 
 def sluice_layer(runtime: Runtime) -> lambda_.Code:
     """Pack our own library: `sluice` below `python/`."""
-    source = _ROOT / "layers" / "sluice" / "python"
-    return _code(source, _CopiedPackage(source, into="python", home="/opt"), runtime)
+    source = Path(sluice.__file__).parent
+    bundling = _CopiedPackage(source, into="python/sluice", home="/opt", left_out=_NOT_DEPLOYED)
+    return _code(source, bundling, runtime, left_out=_NOT_DEPLOYED)
 
 
 def third_party_layer(runtime: Runtime) -> lambda_.Code:
@@ -37,11 +41,17 @@ def third_party_layer(runtime: Runtime) -> lambda_.Code:
 
 
 def _code(
-    source: Path, bundling: cdk.ILocalBundling, runtime: Runtime, *, only: str | None = None
+    source: Path,
+    bundling: cdk.ILocalBundling,
+    runtime: Runtime,
+    *,
+    only: str | None = None,
+    left_out: tuple[str, ...] = (),
 ) -> lambda_.Code:
+    excluded = [*(f"**/{pattern}" for pattern in _LEFT_OUT), *left_out]
     return lambda_.Code.from_asset(
         str(source),
-        exclude=["*", f"!{only}"] if only else [f"**/{pattern}" for pattern in _LEFT_OUT],
+        exclude=["*", f"!{only}"] if only else excluded,
         # The result depends on the source and on the environment below, which counts in the hash;
         # hashing the output instead would bundle on every synthesis.
         asset_hash_type=cdk.AssetHashType.SOURCE,
@@ -56,16 +66,23 @@ def _code(
 
 @jsii.implements(cdk.ILocalBundling)
 class _CopiedPackage:
-    """Copies a folder."""
+    """Copies a folder; `left_out` are names at its top."""
 
-    def __init__(self, source: Path, *, into: str, home: str) -> None:
+    def __init__(
+        self, source: Path, *, into: str, home: str, left_out: tuple[str, ...] = ()
+    ) -> None:
         self._source, self._into, self._home = source, into, home
+        self._left_out = left_out
 
     def try_bundle(self, output_dir: str, *_options: Any, **_named_options: Any) -> bool:
         target = Path(output_dir, self._into)
-        shutil.copytree(self._source, target, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+        shutil.copytree(self._source, target, ignore=self._ignored)
         _compile(Path(output_dir), home=self._home)
         return True
+
+    def _ignored(self, folder: str, names: list[str]) -> set[str]:
+        everywhere = shutil.ignore_patterns(*_LEFT_OUT)(folder, names)
+        return everywhere | (set(self._left_out) if Path(folder) == self._source else set())
 
 
 @jsii.implements(cdk.ILocalBundling)

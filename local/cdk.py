@@ -3,19 +3,21 @@
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import sluice
 from sluice.configuration import FILE_NAME
 
 CLONE = Path(__file__).resolve().parents[1]
 _LOG_LINES_SHOWN = 25
 # All that a synthesis reads, apart from its configuration.
 _SOURCES = ("app.py", "cdk.json", "package-lock.json", "requirements.txt", "requirements/layer.txt")
-_SOURCE_FOLDERS = ("infra", "functions", "layers")
+_SOURCE_FOLDERS = ("infra", "functions")
 
 
 class DeployError(RuntimeError):
@@ -67,7 +69,9 @@ class Cdk:
         fingerprint = self._fingerprint()
         self._mark.unlink(missing_ok=True)
         context = f"config={self.configuration}"
-        self._cdk("synth", "--quiet", "--context", context, "--output", str(self._assembly))
+        app = f"{shlex.quote(sys.executable)} app.py"  # cdk.json names the interpreter of a clone
+        output = str(self._assembly)
+        self._cdk("synth", "--quiet", "--app", app, "--context", context, "--output", output)
         self._mark.write_text(fingerprint)
 
     def bootstrap(self) -> None:
@@ -127,7 +131,7 @@ class Cdk:
 
 def _sources(clone: Path) -> Iterator[Path]:
     yield from (clone / name for name in _SOURCES)
-    for folder in _SOURCE_FOLDERS:
-        for path in sorted((clone / folder).rglob("*")):
+    for folder in (*(clone / name for name in _SOURCE_FOLDERS), Path(sluice.__file__).parent):
+        for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path

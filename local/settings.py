@@ -13,8 +13,9 @@ NodeKind = Literal["process", "simulated", "kubelet"]
 
 
 def default_state() -> Path:
-    """`.local` in the clone, or $SLUICE_STATE."""
-    return Path(os.environ.get("SLUICE_STATE", CLONE / ".local")).resolve()
+    """$SLUICE_STATE, or `.local` in the clone; of an installed wheel, in the current folder."""
+    home = CLONE if (CLONE / "pyproject.toml").exists() else Path.cwd()
+    return Path(os.environ.get("SLUICE_STATE", home / ".local")).resolve()
 
 
 def default_cache() -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.documents import read
 from sluice.usecases.steering.apply import KINDS
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.documents import read
 from cli.output import Column, Json, clean, hint, output_option, rows
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> No
     (v1beta1, v1beta2), and Cluster, Tenant and SchedulingPolicy of sluice.dev/v1.
     """
     documents = [source.document for source in read(files)]
-    answer = app.client.post("catalog", body={"documents": documents, "dryRun": dry_run})
+    answer = app.api.post("catalog", body={"documents": documents, "dryRun": dry_run})
     rows(answer["items"], COLUMNS, output, name="name")
     for item in answer["items"]:
         for warning in item["warnings"]:
@@ -74,5 +74,5 @@ def _show_changes(items: list[Json]) -> None:
 def delete(app: App, *, kind: str, name: str, dry_run: bool, yes: bool) -> None:
     """Delete one applied object; refused while something uses it."""
     require_yes(f"delete {kind} {name}", yes=yes or dry_run)
-    app.client.delete("catalog", kind, *name.split("/"), dryRun=str(dry_run).lower())
+    app.api.delete("catalog", kind, *name.split("/"), dryRun=str(dry_run).lower())
     click.echo(f"{kind} {name} {'could be deleted' if dry_run else 'deleted'}")

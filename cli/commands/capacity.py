@@ -62,7 +62,7 @@ QUARANTINE = (
 @pass_app
 def capacity(app: App, *, output: str) -> None:
     """Show machines by cluster and NodePool, limits, and offerings in quarantine."""
-    answer = app.client.get("capacity")
+    answer = app.api.get("capacity")
     items, barred = answer["items"], answer["quarantine"]
     if output in {"json", "yaml"}:
         document({"items": items, "quarantine": barred}, output)

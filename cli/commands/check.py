@@ -33,5 +33,5 @@ def check(
 ) -> None:
     """Answer an admission CHECK of the workload with this id: it may start, wait, or stop."""
     body = {"state": ANSWERS[answer], "message": reason, "token": token}
-    answered = app.client.post("workloads", workload, "checks", check, body=body)
+    answered = app.api.post("workloads", workload, "checks", check, body=body)
     rows([answered], COLUMNS, output)

@@ -54,8 +54,8 @@ def checkpoints(app: App, *, workload: str | None, name: str | None, output: str
     The checkpoint of a gang is a set with one part for each member; the parts of the newest set
     follow.
     """
-    found = find(app.client, workload, name)
-    items = app.client.get("workloads", found["id"], "checkpoints")["items"]
+    found = find(app.api, workload, name)
+    items = app.api.get("workloads", found["id"], "checkpoints")["items"]
     rows(items, COLUMNS, output, name="uri")
     newest: list[Row] = next((row["parts"] for row in items if row.get("parts")), [])
     if newest and output in {"table", "wide"}:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.errors import SluiceClientError
+from sluice.client.settings import PUBLISHED
 
 from cli.app import pass_app
-from cli.errors import CliError
 from cli.output import Column, Json, output_option, rows
-from cli.settings import PUBLISHED
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -50,6 +50,6 @@ def _published(app: App, parameter: str) -> Json:
     """A published name, asked from SSM where nothing nearer says it."""
     try:
         found = app.aws.published(parameter)
-    except CliError as error:
+    except SluiceClientError as error:
         return {"setting": parameter, "value": "", "source": error.message}
     return {"setting": parameter, "value": found.value, "source": found.source}

@@ -121,7 +121,7 @@ def _asked(app: App, **question: str) -> list[Json]:
     cursor = ""
     while True:
         asked = {name: value for name, value in (question | {"cursor": cursor}).items() if value}
-        answer = app.client.get("costs", **asked)
+        answer = app.api.get("costs", **asked)
         for item in answer["items"]:
             known = groups.get(item["key"])
             groups[item["key"]] = item if known is None else _added(known, item)

@@ -31,7 +31,7 @@ def declare_lost(app: App, *, cluster: str, reason: str, dry_run: bool, yes: boo
     and the work queued again, to go on from its last checkpoint in another cluster.
     """
     body = {"reason": reason, "dryRun": True}
-    found = app.client.post("clusters", cluster, "lost", body=body)
+    found = app.api.post("clusters", cluster, "lost", body=body)
     if dry_run:
         click.echo(f"{found['left']} workload(s) would leave {cluster}")
         return
@@ -42,6 +42,6 @@ def declare_lost(app: App, *, cluster: str, reason: str, dry_run: bool, yes: boo
     )
     declared, left = 0, True
     while left:
-        answer = app.client.post("clusters", cluster, "lost", body=body | {"dryRun": False})
+        answer = app.api.post("clusters", cluster, "lost", body=body | {"dryRun": False})
         declared, left = declared + answer["declared"], bool(answer["left"] and answer["declared"])
     click.echo(f"{cluster} is declared lost; {declared} workload(s) leave it")

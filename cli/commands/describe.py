@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @pass_app
 def describe(app: App, *, workload: str | None, name: str | None, output: str) -> None:
     """Show everything known about a workload: state, quota, runs, result, timeline."""
-    found = find(app.client, workload, name)
-    events = app.client.get("workloads", found["id"], "events")["items"]
+    found = find(app.api, workload, name)
+    events = app.api.get("workloads", found["id"], "events")["items"]
     if output in {"json", "yaml"}:
         document(found | {"events": events}, output)
         return

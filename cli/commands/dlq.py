@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.errors import RequestRefusedError
+from sluice.client.exit_codes import ExitCode
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.errors import CommandExit, RequestRefusedError
-from cli.exit_codes import ExitCode
+from cli.errors import CommandExit
 from cli.figures import between
 from cli.output import Column, Json, Row, hint, output_option, rows
 
@@ -52,9 +53,9 @@ def dlq(ctx: click.Context, app: App, *, queue: str, limit: int, output: str) ->
         return
     query = {"limit": str(limit)}
     found = (
-        [app.client.get("dead-letters", queue, **query)]
+        [app.api.get("dead-letters", queue, **query)]
         if queue
-        else app.client.get("dead-letters")["items"]
+        else app.api.get("dead-letters")["items"]
     )
     filled = [each for each in found if each["count"]]
     if output in {"json", "yaml"}:
@@ -104,7 +105,7 @@ def redrive(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> N
     Each is deleted only once it has been dealt with, under its first sender and message id: nothing
     is lost, and nothing runs twice. Exit code 1 if some were refused again; they stay.
     """
-    found = app.client.get("dead-letters", queue, limit="10")
+    found = app.api.get("dead-letters", queue, limit="10")
     if not found["redrivable"]:
         raise RequestRefusedError(
             f"the messages of {queue} cannot be redriven", hint=found["advice"]
@@ -115,7 +116,7 @@ def redrive(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> N
     require_yes(f"try {found['count']} message(s) of {queue} again", yes=yes)
     total: Json = {"queue": queue, "taken": 0, "refused": 0, "left": 0, "why": ""}
     while True:
-        done = app.client.post("dead-letters", queue, "redrive")
+        done = app.api.post("dead-letters", queue, "redrive")
         total |= {name: total[name] + done[name] for name in ("taken", "refused")}
         total |= {"left": done["left"], "why": done["why"] or total["why"]}
         if not (done["taken"] or done["refused"]):
@@ -135,7 +136,7 @@ def redrive(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> N
 @pass_app
 def purge(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> None:
     """Delete all dead letters of QUEUE, for good."""
-    found = app.client.get("dead-letters", queue, limit="1")
+    found = app.api.get("dead-letters", queue, limit="1")
     if dry_run or not found["count"]:
         _tell(found, "would be deleted", output)
         return
@@ -145,7 +146,7 @@ def purge(app: App, *, queue: str, dry_run: bool, yes: bool, output: str) -> Non
         else f"Nothing is lost by it: {found['advice']}."
     )
     require_yes(f"delete {found['count']} message(s) of {queue}", yes=yes, warning=loss)
-    done = app.client.post("dead-letters", queue, "purge")
+    done = app.api.post("dead-letters", queue, "purge")
     row = {"queue": queue, "purged": done["purged"], "result": f"{done['purged']} deleted"}
     rows([row], PURGED, output, name="queue")
 

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.errors import ObjectNotFoundError, SluiceClientError
+from sluice.client.exit_codes import ExitCode
 from sluice.message_queues import DEAD_LETTERS
 
 from cli.app import pass_app
-from cli.errors import CliError, CommandExit, ObjectNotFoundError
-from cli.exit_codes import ExitCode
+from cli.errors import CommandExit
 from cli.output import Column, hint, output_option, rows
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     for check in (_settings, _credentials, _queues, _api):
         try:
             findings += [asdict(finding) for finding in check(app)]
-        except CliError as error:
+        except SluiceClientError as error:
             name = check.__name__.strip("_")
             findings.append(asdict(Finding(name, FAIL, error.message, error.hint)))
     failed = [finding for finding in findings if finding["result"] == FAIL]
@@ -75,8 +76,7 @@ def _settings(app: App) -> Iterator[Finding]:
 
 def _credentials(app: App) -> Iterator[Finding]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - a verb pays only for what it uses
-
-    from cli.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
+    from sluice.client.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
 
     try:
         identity = app.aws.client("sts").get_caller_identity()
@@ -116,7 +116,7 @@ def _depth(sqs: object, url: str) -> int:
 
 
 def _api(app: App) -> Iterator[Finding]:
-    for item in app.client.get("doctor")["items"]:
+    for item in app.api.get("doctor")["items"]:
         yield Finding(item["check"], item["result"], item["message"], item["advice"])
 
 
@@ -124,7 +124,7 @@ def _require_queue(app: App, queue: str) -> None:
     """Raises ObjectNotFoundError that lists the known LocalQueues."""
     known = [
         f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        for item in app.client.get("catalog", "LocalQueue")["items"]
+        for item in app.api.get("catalog", "LocalQueue")["items"]
     ]
     if not any(queue in {name, name.rpartition("/")[2]} for name in known):
         raise ObjectNotFoundError(
@@ -134,8 +134,9 @@ def _require_queue(app: App, queue: str) -> None:
 
 
 def _canary(app: App, queue: str, image: str) -> None:
-    from cli.commands.submit import default_namespace, deliver  # noqa: PLC0415 - a verb pays only for what it uses
-    from cli.documents import Source, submission  # noqa: PLC0415 - a verb pays only for what it uses
+    from sluice.client.documents import Source, submission  # noqa: PLC0415 - a verb pays only for what it uses
+
+    from cli.commands.submit import deliver  # noqa: PLC0415 - a verb pays only for what it uses
 
     namespace = queue.rpartition("/")[0]
     _require_queue(app, queue)
@@ -151,7 +152,7 @@ def _canary(app: App, queue: str, image: str) -> None:
         },
     }
     made = submission(
-        Source("canary", document), namespace=lambda: namespace or default_namespace(app)
+        Source("canary", document), namespace=lambda: namespace or app.default_namespace()
     )
     deliver(
         app,

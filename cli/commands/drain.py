@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.client.exit_codes import ExitCode
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
 from cli.errors import CommandExit
-from cli.exit_codes import ExitCode
 from cli.output import Column, Json, Row, hint, output_option, rows
 from cli.parameters import DURATION
 
@@ -65,7 +65,7 @@ def uncordon(app: App, **options: Any) -> None:
 
 def _set(app: App, verb: str, *, cluster: str, dry_run: bool, reason: str, output: str) -> None:
     body = {"reason": reason, "dryRun": dry_run}
-    done = app.client.post("clusters", cluster, verb, body=body)
+    done = app.api.post("clusters", cluster, verb, body=body)
     result = f"{'would be ' if dry_run else ''}{verb}ed"
     if not done["changed"]:
         result = "is cordoned already" if done["cordoned"] else "was not cordoned"
@@ -98,7 +98,7 @@ def drain(
     another cluster from their last checkpoint. `sluice uncordon` undoes the cordon; what has left
     does not come back for it.
     """
-    plan = app.client.post("clusters", cluster, "drain", body={"reason": reason, "dryRun": True})
+    plan = app.api.post("clusters", cluster, "drain", body={"reason": reason, "dryRun": True})
     if dry_run:
         if plan["items"] or output not in {"table", "wide"}:
             rows(plan["items"], WORK, output)
@@ -133,7 +133,7 @@ def _until_empty(app: App, cluster: str, reason: str, timeout: float | None) -> 
     started, left, requeued = app.now(), -1, 0
     while True:
         body = {"reason": reason, "dryRun": False}
-        done = app.client.post("clusters", cluster, "drain", body=body)
+        done = app.api.post("clusters", cluster, "drain", body=body)
         requeued += done["requeued"]
         if done["left"] != left:
             left = done["left"]

@@ -9,9 +9,9 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.client.errors import NotDeployedError, ObjectNotFoundError, SluiceClientError
 
 from cli.app import pass_app
-from cli.errors import CliError, NotDeployedError, ObjectNotFoundError
 from local.endpoints import Endpoints
 from local.settings import Layout, default_state
 
@@ -54,7 +54,7 @@ def _template(app: App) -> str:
     try:
         return str(app.aws.published("drill").value)
     except NotDeployedError as error:
-        raise CliError(
+        raise SluiceClientError(
             "no experiment template for drills is deployed",
             hint="set `drills: true` in sluice.yaml, then `make deploy`",
         ) from error
@@ -66,8 +66,7 @@ def _experiment(app: App, template: str, instance: str) -> str:
     FIS selects its targets some time after the start, and only among tagged instances.
     """
     from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
-
-    from cli.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
+    from sluice.client.aws import from_aws  # noqa: PLC0415 - a verb pays only for what it uses
 
     ec2, tag = app.aws.client("ec2"), {"Key": TAG, "Value": app.settings.name.value}
     fis = app.aws.client("fis")
@@ -88,7 +87,7 @@ def _experiment(app: App, template: str, instance: str) -> str:
 
 
 def _await_begin(fis: Any, experiment: str) -> None:
-    """Waits until the action runs. Raises CliError with the reason of FIS if it does not."""
+    """Waits until the action runs. Raises SluiceClientError with the reason of FIS."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = fis.get_experiment(id=experiment)["experiment"]
@@ -97,13 +96,13 @@ def _await_begin(fis: Any, experiment: str) -> None:
             return
         state = found["state"]
         if state["status"] in ENDED:
-            raise CliError(
+            raise SluiceClientError(
                 f"experiment {experiment} {state['status']}: {state.get('reason', 'no reason')}",
                 hint="only running spot instances can be interrupted; `sluice capacity` lists the "
                 "machines",
             )
         time.sleep(POLL_SECONDS)
-    raise CliError(
+    raise SluiceClientError(
         f"experiment {experiment} has not begun within {PATIENCE_SECONDS:.0f} s; its machine is "
         "not marked any more",
         hint=f"aws fis get-experiment --id {experiment}",
@@ -122,7 +121,7 @@ def _instance_of(app: App, target: str) -> str:
             for instance in reservation["Instances"]:
                 return str(instance["InstanceId"])
         raise ObjectNotFoundError(f"no node {target}", hint="`kubectl get nodes` lists them")
-    machines = app.client.get("workloads", target, "machines")["items"]
+    machines = app.api.get("workloads", target, "machines")["items"]
     for machine in machines:
         if machine.get("instance"):
             return str(machine["instance"])
@@ -142,4 +141,4 @@ def _terminate(instance: str) -> None:
     try:
         urllib.request.urlopen(request, timeout=SECONDS).close()  # noqa: S310 - as above
     except urllib.error.HTTPError as error:
-        raise CliError(error.read().decode(errors="replace").strip()) from error
+        raise SluiceClientError(error.read().decode(errors="replace").strip()) from error

@@ -34,16 +34,16 @@ EVENT_COLUMNS = (
 @pass_app
 def events(app: App, *, workload: str | None, name: str | None, follow: bool, output: str) -> None:
     """Print the timeline of a workload, oldest event first."""
-    found = find(app.client, workload, name)
-    items = app.client.get("workloads", found["id"], "events")["items"]
+    found = find(app.api, workload, name)
+    items = app.api.get("workloads", found["id"], "events")["items"]
     rows(items, EVENT_COLUMNS, output, name="what")
     if not items:
         hint("nothing recorded yet")
     known = {identity(item) for item in items}
     while follow and found["phase"] not in ENDED:
         app.sleep(FOLLOW_SECONDS)
-        found = app.client.workload(found["id"])
-        items = app.client.get("workloads", found["id"], "events")["items"]
+        found = app.api.workload(found["id"])
+        items = app.api.get("workloads", found["id"], "events")["items"]
         for item in items:
             if identity(item) in known:
                 continue

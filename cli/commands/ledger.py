@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.exit_codes import ExitCode
 
 from cli.app import pass_app
 from cli.errors import CommandExit
-from cli.exit_codes import ExitCode
 from cli.figures import amounts, between
 from cli.output import Column, Json, Row, document, hint, output_option, rows
 
@@ -71,10 +71,10 @@ def ledger(app: App, *, name: str | None, output: str) -> None:
 def _counted(app: App, name: str | None) -> Json:
     """Asks again if a ledger differs: a change in progress does not differ twice."""
     path = ("ledgers",) if name is None else ("ledgers", name)
-    found: Json = app.client.get(*path)
+    found: Json = app.api.get(*path)
     if any(each["differences"] for each in _summaries(found)):
         app.sleep(AGAIN_SECONDS)
-        found = app.client.get(*path)
+        found = app.api.get(*path)
     return found
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.errors import ObjectNotFoundError
+from sluice.client.log_reader import LogReader
+from sluice.client.watching import WorkloadWatcher
 
 from cli.app import pass_app
-from cli.errors import ObjectNotFoundError
 from cli.output import hint
 from cli.selection import ENDED, find, one_workload
-from cli.watching import PhaseLines, WorkloadWatcher, interruptible
+from cli.watching import PhaseLines, interruptible
 
 if TYPE_CHECKING:
     from cli.app import App
     from cli.output import Json
-
-FOLLOW_SECONDS = 1.0
-LOOKS_AFTER_END = 5
 
 
 @click.command()
@@ -41,7 +40,7 @@ def logs(
     container: str,
 ) -> None:
     """Print a workload's logs: from running pods, or from the archive."""
-    found = find(app.client, workload, name, outcome=True)
+    found = find(app.api, workload, name, outcome=True)
     if previous:
         generation = found["generation"] - 1
         if generation < 0:
@@ -49,7 +48,8 @@ def logs(
     reader = LogReader(app, found["id"], generation, pod, container)
     if follow:
         with interruptible([reader.id]):
-            _follow(app, reader)
+            for part in reader.follow():
+                _print(part)
         return
     printed = sum(map(_print, reader.new_text()))
     if not printed:
@@ -67,48 +67,6 @@ def _none(found: Json, generation: int | None) -> str:
     return f"{none}{of}; workload {found['id']} is {found['phase']}"
 
 
-class LogReader:
-    """Reads new text of a workload's logs; it keeps an offset for each container."""
-
-    def __init__(
-        self, app: App, workload_id: str, generation: int | None, pod: str, container: str
-    ) -> None:
-        self.app, self.id, self.generation = app, workload_id, generation
-        self.pod, self.container = pod, container
-        self.offsets: dict[tuple[int, str, str], int] = {}
-
-    def new_text(self) -> Iterator[tuple[str, str]]:
-        """(pod/container, new text) for each log that has grown."""
-        wanted = {} if self.generation is None else {"generation": str(self.generation)}
-        listed = self.app.client.get("workloads", self.id, "logs", **wanted)["items"]
-        chosen = [log for log in listed if self._chosen(log)]
-        for log in chosen:
-            label = f"{log['pod']}/{log['container']}" if len(chosen) > 1 else ""
-            for text in self._rest(log):
-                yield label, text
-
-    def _chosen(self, log: Json) -> bool:
-        return self.pod in {"", log["pod"]} and self.container in {"", log["container"]}
-
-    def _rest(self, log: Json) -> Iterator[str]:
-        key = (int(log["generation"]), str(log["pod"]), str(log["container"]))
-        while True:
-            part = self.app.client.get(
-                "workloads",
-                self.id,
-                "logs",
-                generation=str(key[0]),
-                pod=key[1],
-                container=key[2],
-                offset=str(self.offsets.get(key, 0)),
-            )
-            self.offsets[key] = part["offset"]
-            if part["text"]:
-                yield part["text"]
-            if not part["more"]:
-                return
-
-
 def follow_to_the_end(
     app: App, workload_id: str, digests: Mapping[str, str], timeout_seconds: float | None
 ) -> None:
@@ -118,21 +76,8 @@ def follow_to_the_end(
         WorkloadWatcher(
             app, [workload_id], "running", timeout_seconds, fresh=True, digests=digests
         )(PhaseLines())
-        _follow(app, LogReader(app, workload_id, None, "", ""), until)
-
-
-def _follow(app: App, reader: LogReader, until: float | None = None) -> None:
-    """Reads a few times more after the end of a workload without logs: the archive may be late."""
-    printed = looks_after_end = 0
-    while True:
-        ended = app.client.workload(reader.id)["phase"] in ENDED
-        printed += sum(map(_print, reader.new_text()))
-        looks_after_end += ended
-        if ended and (printed or looks_after_end > LOOKS_AFTER_END):
-            return
-        if until is not None and app.now() >= until:
-            return
-        app.sleep(FOLLOW_SECONDS)
+        for part in LogReader(app, workload_id, None, "", "").follow(until):
+            _print(part)
 
 
 def _print(part: tuple[str, str]) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.exit_codes import ExitCode
 
 from cli.app import pass_app
 from cli.columns import heading, workload_columns
 from cli.errors import CommandExit
-from cli.exit_codes import ExitCode
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
 from cli.watching import live_view
@@ -48,7 +48,7 @@ def ls(
         start = {} if since is None else {"since": str(int((app.now() - since) * 1_000))}
         if everything:
             start = {"since": "0"}
-        return list(app.client.workloads(limit=limit, **filters, **start))
+        return list(app.api.workloads(limit=limit, **filters, **start))
 
     if watch:
         try:

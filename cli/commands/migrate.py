@@ -53,5 +53,5 @@ def restore(
 def _request(
     app: App, verb: str, workload: str | None, name: str | None, output: str, **body: Any
 ) -> None:
-    found = find(app.client, workload, name)
-    rows([app.client.post("workloads", found["id"], verb, body=body)], COLUMNS, output)
+    found = find(app.api, workload, name)
+    rows([app.api.post("workloads", found["id"], verb, body=body)], COLUMNS, output)

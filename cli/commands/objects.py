@@ -28,9 +28,9 @@ COLUMNS = (
 def objects(app: App, *, kind: str, name: str | None, output: str) -> None:
     """List applied objects of one kind; `-o yaml` prints documents to be applied again."""
     if name is None:
-        items = app.client.get("catalog", kind)["items"]
+        items = app.api.get("catalog", kind)["items"]
     else:
-        items = [app.client.get("catalog", kind, *name.split("/"))]
+        items = [app.api.get("catalog", kind, *name.split("/"))]
     if output == "name":
         for item in items:
             click.echo(key_of(item)[1])

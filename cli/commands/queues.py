@@ -41,7 +41,7 @@ def _count(count: int | str | None) -> str:
 @pass_app
 def queues(app: App, *, output: str) -> None:
     """Show queues: quota, what is used, borrowed and lent, and what waits."""
-    items = app.client.get("queues")["items"]
+    items = app.api.get("queues")["items"]
     if not items and output in {"table", "wide"}:
         hint("no queues; `sluice apply -f FILE` makes them from Kueue's YAML")
         return

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.client.errors import ObjectNotFoundError, RequestRefusedError
+from sluice.client.exit_codes import ExitCode
 from sluice.core.passes.recording import decide, differences, plain_plan, read_recording
 from sluice.core.values.plain import digest
 
 from cli.app import pass_app
-from cli.errors import ObjectNotFoundError, RequestRefusedError
-from cli.exit_codes import ExitCode
 from cli.figures import moment
 from cli.output import Column, rows
 
@@ -56,7 +56,7 @@ def replay(
         raise click.UsageError("--version, --list and --save go with --root")
     recordings = [(str(path), _read(path)) for path in files]
     if root is not None:
-        known = app.client.get("passes", root)["items"] if version is None or listing else []
+        known = app.api.get("passes", root)["items"] if version is None or listing else []
         if listing:
             rows(known, COLUMNS, "table")
             return
@@ -64,7 +64,7 @@ def replay(
             if not known:
                 raise ObjectNotFoundError(f"no pass over {root} was recorded in the last month")
             version = known[-1]["version"]
-        document = app.client.get("passes", root, str(version))
+        document = app.api.get("passes", root, str(version))
         if save is not None:
             save.write_text(json.dumps(document), encoding="utf-8")
         recordings.append((f"{root} version {version}", document))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.documents import Source, Submission, submission
+from sluice.client.errors import RequestRefusedError
 from sluice.core.values.identity import ID_LENGTH
 
 from cli.app import pass_app
-from cli.commands.submit import default_namespace, deliver, delivery_options
-from cli.documents import Source, Submission, submission
-from cli.errors import RequestRefusedError
+from cli.commands.submit import deliver, delivery_options, namespace_of
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -92,7 +92,7 @@ def run(
     made = submission(
         Source("the command line", document),
         key=idempotency_key,
-        namespace=lambda: namespace or default_namespace(app),
+        namespace=namespace_of(app, namespace, delivery),
     )
     _require_valid(made)
     deliver(app, [made], **delivery)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ def _require_valid(made: Submission) -> None:
 
 def _full_id(app: App, reference: str) -> str:
     """The id for a prefix. A full id may be of a workload that has no record yet."""
-    return reference if len(reference) == ID_LENGTH else str(app.client.workload(reference)["id"])
+    return reference if len(reference) == ID_LENGTH else str(app.api.workload(reference)["id"])
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 import click
-
-from cli.errors import ObjectNotFoundError
+from sluice.client.errors import ObjectNotFoundError
 
 SUFFIX = ".schema.json"
 

@@ -44,7 +44,7 @@ def shares(app: App, *, output: str) -> None:
     what its parent can lend, over its weight. The score of a LocalQueue is its faded past usage
     over its weight; the lowest goes first.
     """
-    answer = app.client.get("shares")
+    answer = app.api.get("shares")
     if output in {"json", "yaml"}:
         document(answer, output)
         return

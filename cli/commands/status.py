@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.exit_codes import ExitCode
 
 from cli.app import pass_app
 from cli.errors import CommandExit
-from cli.exit_codes import ExitCode
 from cli.figures import cost, moment, span
 from cli.output import Json, clean, document, output_option
 
@@ -50,7 +50,7 @@ def top(app: App, *, watch: bool, output: str) -> None:
 
 
 def show(app: App, output: str) -> None:
-    found = app.client.get("status")
+    found = app.api.get("status")
     if output in {"json", "yaml"}:
         document(found, output)
         return

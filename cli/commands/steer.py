@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from sluice.client.errors import SluiceClientError
 
 from cli.app import pass_app
 from cli.confirmation import require_yes
-from cli.errors import CliError, CommandExit
-from cli.exit_codes import ExitCode
+from cli.errors import CommandExit
 from cli.output import Column, Json, hint, output_option, rows
 from cli.selection import find_many, many_workloads
 
@@ -89,7 +89,7 @@ def _steer(
     **filters: str | None,
 ) -> None:
     """Sends `verb` for each selected workload. A refusal is reported; the others still follow."""
-    found = find_many(app.client, workloads, **{k: v or "" for k, v in filters.items()})
+    found = find_many(app.api, workloads, **{k: v or "" for k, v in filters.items()})
     if dry_run:
         _show(found, [f"would {verb}"] * len(found), output)
         return
@@ -99,10 +99,10 @@ def _steer(
     for workload in found:
         try:
             changed.append(
-                app.client.post("workloads", workload["id"], verb, body=body | {"reason": reason})
+                app.api.post("workloads", workload["id"], verb, body=body | {"reason": reason})
             )
             results.append(str(changed[-1]["result"]))
-        except CliError as error:
+        except SluiceClientError as error:
             changed.append(workload)
             results.append(error.message)
             failures.append(error)
@@ -111,7 +111,7 @@ def _steer(
     _show(changed, results, output)
     if failures:
         hint(f"{len(failures)} of {len(found)} refused")
-        raise CommandExit(ExitCode(failures[0].exit_code))
+        raise CommandExit(failures[0].exit_code)
 
 
 def _show(found: Sequence[Json], results: Sequence[str], form: str) -> None:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from sluice.core.lifecycle.completion import withheld
-from sluice.core.values.identity import digest
+from sluice.client.documents import Submission, read
+from sluice.client.exit_codes import ExitCode
+from sluice.client.sender import BY_REFERENCE, SubmissionMessage, encode_message, too_large
+from sluice.client.submitting import digests, prepare, require_distinct, send
 from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
-from cli.documents import Source, Submission, read, submission
-from cli.errors import CliError, CommandExit, RequestRefusedError
-from cli.exit_codes import ExitCode
+from cli.errors import CommandExit
 from cli.output import Column, Json, hint, output_option, rows
 from cli.parameters import DURATION
-from cli.references import referenced, refers
-from cli.sender import BY_REFERENCE, SubmissionMessage, encode_message, too_large
-from cli.watching import batched_ids, key_reused
 
 if TYPE_CHECKING:
     from cli.app import App
 
 SHOWN = 10
 REFUSED = "would be rejected"
+NAMESPACE_OF_CALLER = "namespace-of-caller"  # a dry run here does not know which one that is
 
 COLUMNS = (
     Column("ID", lambda row: row["id"]),
@@ -89,35 +87,27 @@ def submit(
     if idempotency_key and len(sources) > 1:
         raise click.UsageError(f"--idempotency-key is for one document, not {len(sources)}")
 
-    def namespace_of_caller() -> str:
-        return namespace or default_namespace(app)
-
-    submissions = [_submission(app, s, idempotency_key, namespace_of_caller) for s in sources]
+    submissions = [
+        prepare(
+            app,
+            source,
+            key=idempotency_key,
+            namespace=namespace_of(app, namespace, delivery),
+        )
+        for source in sources
+    ]
     deliver(app, submissions, **delivery)  # type: ignore[arg-type]
 
 
-def _submission(
-    app: App, source: Source, key: str | None, namespace: Callable[[], str]
-) -> Submission:
-    if not refers(source):
-        return submission(source, key=key, namespace=namespace)
-    if key:
-        raise click.UsageError("--idempotency-key: write the key into the document in S3 instead")
-    return referenced(app, source, default_namespace=lambda: default_namespace(app))
-
-
-def default_namespace(app: App) -> str:
-    """The namespace of the tenant that the caller's messages count as.
-
-    Raises RequestRefusedError if there is none.
-    """
-    found = app.client.get("identity").get("home")
-    if not found:
-        raise RequestRefusedError(
-            "the document names no namespace and your tenant has none of its own",
-            hint="write metadata.namespace, or give --namespace",
-        )
-    return str(found)
+def namespace_of(
+    app: App, namespace: str | None, delivery: Mapping[str, object]
+) -> Callable[[], str]:
+    """The namespace of documents that name none; a dry run on this machine asks no api."""
+    if namespace:
+        return lambda: namespace
+    return (
+        (lambda: NAMESPACE_OF_CALLER) if delivery["dry_run"] == "client" else app.default_namespace
+    )
 
 
 def deliver(
@@ -134,72 +124,35 @@ def deliver(
     """Sends, prints the ids, and then waits or follows if that was asked for."""
     if follow and len(submissions) != 1:
         raise click.UsageError("--follow is for one document")
-    _require_distinct(submissions)
-    messages = [encode_message(each.document, each.id, each.namespace) for each in submissions]
     if dry_run:
+        require_distinct(submissions)
+        messages = [encode_message(item.document, item.id, item.namespace) for item in submissions]
         _check(app, submissions, messages, dry_run, output)
         return
-    known = _before(app, submissions)
-    app.sender(transport)(messages)
+    before = send(app, submissions, transport)
     sent_at = app.now()
     ids = [each.id for each in submissions]
     named = " ".join(ids[:SHOWN]) + (" …" if len(ids) > SHOWN else "")
     if not (wait or follow):
-        _show(submissions, [_sent(known.get(i)) for i in ids], output)
+        _show(submissions, [_sent(before.get(i)) for i in ids], output)
         if output in {"table", "wide"}:
             hint(f"follow with `sluice wait {named}`, or `sluice why {ids[0]}` while it waits")
     else:
         hint(f"submitted {named}")
-    digests = {each.id: digest(withheld(each.judged)) for each in submissions}
+    sent = digests(submissions)
     if follow:
         from cli.commands.logs import follow_to_the_end  # noqa: PLC0415 - only if asked
 
-        follow_to_the_end(app, ids[0], digests, timeout)
+        follow_to_the_end(app, ids[0], sent, timeout)
     if wait or follow:
         from cli.commands.wait import follow as follow_states  # noqa: PLC0415 - as above
 
         left = None if timeout is None else max(0.0, sent_at + timeout - app.now())
-        follow_states(app, ids, timeout_seconds=left, form=output, digests=digests)
+        follow_states(app, ids, timeout_seconds=left, form=output, digests=sent)
 
 
-def _require_distinct(submissions: Sequence[Submission]) -> None:
-    """Raises RequestRefusedError if two documents of one call have the same key."""
-    places: dict[str, str] = {}
-    for each in submissions:
-        first = places.setdefault(each.id, each.source.place)
-        if first != each.source.place:
-            raise RequestRefusedError(
-                f"{first} and {each.source.place} have the same idempotency key"
-            )
-
-
-def _before(app: App, submissions: Sequence[Submission]) -> dict[str, Json]:
-    """By id, the records of keys that were used before, for the same documents.
-
-    A caller that may send but not use the api sees it in the records. Raises
-    IdempotencyKeyReusedError if another document has the key: the REJECTED record would have an id
-    that the sender cannot know.
-    """
-    keyed = {each.id: each for each in submissions if each.keyed}
-    known: dict[str, Json] = {}
-    try:
-        for some in batched_ids(list(keyed)):
-            found = app.client.get("workloads", ids=",".join(some))["items"]
-            known |= {each["id"]: each for each in found if each["id"] in keyed}
-    except CliError:
-        return {}
-    for identity, record in known.items():
-        same = record.get("digest") == digest(withheld(keyed[identity].judged))
-        if not same and record["phase"] != "REJECTED":
-            raise key_reused(identity)
-    return known
-
-
-def _sent(before: Json | None) -> str:
-    """A corrected document replaces a rejected record."""
-    if before is None or before["phase"] == "REJECTED":
-        return "submitted"
-    return f"the same as before, {before['phase']}"
+def _sent(phase_before: str | None) -> str:
+    return "submitted" if phase_before is None else f"the same as before, {phase_before}"
 
 
 def _check(
@@ -210,31 +163,53 @@ def _check(
     output: str,
 ) -> None:
     """Prints for each document whether it would be accepted. Exit code 5 if one would not."""
-    verdicts: list[Json] = []
+    verdicts: list[Json]
     if where == "client":
-        from cli.vetting import checked  # noqa: PLC0415 - a verb pays only for what it uses
-
-        for each, sent in zip(submissions, messages, strict=True):
-            flaw = {"field": "", "message": f"{too_large(sent)}; {BY_REFERENCE}"}
-            verdicts.append(
-                {"result": REFUSED, "errors": [flaw]} if too_large(sent) else checked(each)
-            )
+        verdicts = list(map(_check_here, submissions, messages))
     else:
-        documents = [each.judged for each in submissions]
-        verdicts = app.client.post("whatif", body={"documents": documents})["items"]
-    _show(submissions, [verdict["result"] for verdict in verdicts], output)
-    for each, verdict in zip(submissions, verdicts, strict=True):
+        documents = [item.judged for item in submissions]
+        verdicts = app.api.post("whatif", body={"documents": documents})["items"]
+    machine = output in {"json", "yaml"}
+    details = [
+        {name: verdict[name] for name in ("errors", "message") if machine and verdict.get(name)}
+        for verdict in verdicts
+    ]
+    _show(submissions, [verdict["result"] for verdict in verdicts], output, details)
+    for item, verdict in zip(submissions, verdicts, strict=True):
         for error in verdict.get("errors", ()):
-            hint(f"{each.source.place}: {mistake(error)}")
+            hint(f"{item.source.place}: {mistake(error)}")
         if message := verdict.get("message"):
-            hint(f"{each.id}: {message}")
+            hint(f"{item.id}: {message}")
     if any(verdict.get("errors") for verdict in verdicts):
         raise CommandExit(ExitCode.REFUSED)
 
 
-def _show(submissions: Sequence[Submission], results: Sequence[str], form: str) -> None:
+def _check_here(item: Submission, message: SubmissionMessage) -> Json:
+    """The verdict on one document without a call to AWS."""
+    from cli.vetting import checked  # noqa: PLC0415 - a verb pays only for what it uses
+
+    if why := too_large(message):
+        return {"result": REFUSED, "errors": [{"field": "", "message": f"{why}; {BY_REFERENCE}"}]}
+    return checked(item)
+
+
+def _show(
+    submissions: Sequence[Submission],
+    results: Sequence[str],
+    form: str,
+    details: Sequence[Json] | None = None,
+) -> None:
     items: list[Json] = [
-        {"id": each.id, "namespace": each.namespace, "name": each.name, "result": result}
-        for each, result in zip(submissions, results, strict=True)
+        _identity(item) | {"name": item.name, "result": result} | more
+        for item, result, more in zip(
+            submissions, results, details or [{}] * len(results), strict=True
+        )
     ]
     rows(items, COLUMNS, form)
+
+
+def _identity(item: Submission) -> Json:
+    """Id and namespace; both are empty where only the api knows the namespace of the caller."""
+    if item.namespace == NAMESPACE_OF_CALLER:
+        return {"id": "", "namespace": ""}
+    return {"id": item.id, "namespace": item.namespace}

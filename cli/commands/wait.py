@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from sluice.client.errors import WorkloadNotFoundError
+from sluice.client.exit_codes import ExitCode
+from sluice.client.watching import GOALS, WorkloadWatcher, outcome, reached, worst
 from sluice.core.values.mistakes import mistake
 
 from cli.app import pass_app
 from cli.columns import workload_columns
-from cli.errors import CommandExit, WorkloadNotFoundError
-from cli.exit_codes import ExitCode
+from cli.errors import CommandExit
 from cli.output import Json, hint, output_option, rows
 from cli.parameters import DURATION
 from cli.selection import find, find_many, many_workloads
-from cli.watching import GOALS, WorkloadWatcher, interruptible, live_view, outcome, reached, worst
+from cli.watching import interruptible, live_view
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -42,9 +44,9 @@ def wait(
     such workload, 103 cancelled, 104 rejected, 105 recovery budget exhausted.
     """
     if len(workloads) == 1 and not any(filters.values()):
-        ids = [find(app.client, workloads[0], None, outcome=True)["id"]]
+        ids = [find(app.api, workloads[0], None, outcome=True)["id"]]
     else:
-        ids = [each["id"] for each in find_many(app.client, workloads, **filters)]
+        ids = [each["id"] for each in find_many(app.api, workloads, **filters)]
     if not ids:
         raise WorkloadNotFoundError("no workload matches", hint="`sluice ls` lists what there is")
     follow(app, ids, goal=goal, timeout_seconds=timeout, form=output)

@@ -30,8 +30,8 @@ ACTIONS = {
 @pass_app
 def why(app: App, *, workload: str | None, name: str | None, output: str) -> None:
     """Explain why a workload does not run: quota, its holders, the queue ahead, what would help."""
-    found = find(app.client, workload, name)
-    answer = app.client.get("workloads", found["id"], "why")
+    found = find(app.api, workload, name)
+    answer = app.api.get("workloads", found["id"], "why")
     if output in {"json", "yaml"}:
         document(answer, output)
         return

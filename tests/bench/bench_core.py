@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from sluice.client.yaml_stream import parse_yaml
 from sluice.core.config.kueue_objects import ConfigObjects
 from sluice.core.config.model import ResourceQuota
 from sluice.simulation.engine import Simulation
 from sluice.simulation.load import Load, LoadClass
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
-
-from cli.yaml_stream import parse_yaml
 
 KUEUE_MS: Final = 0.50  # the best of Kueue's numbers for these loads
 SCENARIOS: Final = Path(__file__).parents[2] / "examples" / "scenarios"

@@ -4,6 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from sluice.client.yaml_stream import parse_yaml
 from sluice.core.config.document import DocumentError
 from sluice.core.config.kueue_objects import parse_objects
 from sluice.core.config.model import (
@@ -23,7 +24,6 @@ from sluice.core.values.quantity import (
 from sluice.simulation.expectation import differences
 from sluice.simulation.scenario import parse_scenario
 
-from cli.yaml_stream import parse_yaml
 from tests.simulation.builders import (
     Json,
     documents,

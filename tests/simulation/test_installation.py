@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sluice.client.yaml_stream import parse_yaml
 from sluice.core.config.document import DocumentError
 from sluice.simulation.engine import Simulation
 from sluice.simulation.expectation import differences
 from sluice.simulation.report import report
 from sluice.simulation.scenario import parse_scenario
 
-from cli.yaml_stream import parse_yaml
 from tests.simulation.builders import (
     KUEUE,
     Json,

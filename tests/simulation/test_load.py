@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sluice.client.yaml_stream import parse_yaml
 from sluice.core.config.document import DocumentError
 from sluice.simulation.engine import Simulation
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
 
-from cli.yaml_stream import parse_yaml
 from tests.simulation.builders import Json, documents, queue, waiting
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"

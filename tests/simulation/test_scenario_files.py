@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
+from sluice.client.yaml_stream import parse_yaml
 from sluice.simulation.engine import Simulation
 from sluice.simulation.expectation import differences
 from sluice.simulation.report import report
 from sluice.simulation.scenario import Scenario, parse_scenario
-
-from cli.yaml_stream import parse_yaml
 
 HERE = Path(__file__).parent
 FILES = sorted((HERE / "scenarios").glob("*.yaml"))

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from click.testing import CliRunner, Result
+from sluice.client.api import ApiClient
+from sluice.client.errors import SluiceClientError
+from sluice.client.sender import SubmissionMessage
+from sluice.client.transport import ApiRequest, ApiResponse
 
 from cli.app import App
-from cli.client import Client
-from cli.errors import CliError
 from cli.main import sluice
-from cli.sender import SubmissionMessage
-from cli.transport import ApiRequest, ApiResponse
 from tests.unit.api.control_plane import RED, ControlPlane, Signer
 
 MOST_NAPS = 500
@@ -35,7 +35,7 @@ class Terminal:
     def __call__(self, *arguments: str, input: str | None = None) -> Result:  # noqa: A002 - as CliRunner
         """Runs `sluice ARGUMENTS`; errors are shown as the entry point shows them."""
         app = App(now=lambda: self.plane.clock.now() / 1_000, sleep=self._sleep)
-        app.__dict__["client"] = Client(self.carry)
+        app.__dict__["api"] = ApiClient(self.carry)
         app.__dict__["sender"] = lambda _: self.deliver
         app.__dict__["read_object"] = self.read
         return CliRunner().invoke(sluice, arguments, obj=app, input=input)
@@ -52,7 +52,7 @@ class Terminal:
 
     def read(self, bucket: str, key: str) -> bytes:
         if (address := f"s3://{bucket}/{key}") not in self.stored:
-            raise CliError(f"{address} cannot be read")
+            raise SluiceClientError(f"{address} cannot be read")
         return self.stored[address]
 
     def deliver(self, messages: Sequence[SubmissionMessage]) -> None:

@@ -118,14 +118,14 @@ def test_lists_are_read_page_by_page() -> None:
     terminal = Terminal()
     for number in range(7):
         terminal.plane.send(native(f"job-{number}", 1))
-    client_page = "cli.client.PAGE"
-    import cli.client
+    client_page = "sluice.client.api.PAGE"
+    import sluice.client.api
 
-    before, cli.client.PAGE = cli.client.PAGE, 3
+    before, sluice.client.api.PAGE = sluice.client.api.PAGE, 3
     try:
         names = [each["name"] for each in items(terminal("ls", "-o", "json"))]
     finally:
-        cli.client.PAGE = before
+        sluice.client.api.PAGE = before
 
     assert client_page
     assert names == [f"job-{n}" for n in range(6, -1, -1)]
@@ -139,21 +139,31 @@ def test_an_id_may_be_cut_as_long_as_it_is_unique() -> None:
     assert ambiguous.exit_code == 3
 
 
-def test_a_name_in_the_place_of_an_id_is_answered_with_the_id() -> None:
+def test_a_unique_name_stands_for_the_id() -> None:
     terminal = Terminal()
     workload = terminal.plane.send(native("training", 1))
+
+    answer = terminal("get", "training", "-o", "name")
+
+    assert answer.exit_code == 0
+    assert answer.stdout.strip() == workload
+
+
+def test_a_name_of_several_is_ambiguous_and_lists_their_ids() -> None:
+    terminal = Terminal()
+    ids = [terminal.plane.send(native("training", 1, key=f"key-{n}")) for n in range(2)]
 
     answer = terminal("why", "training")
 
     assert answer.exit_code == 3
-    assert f"{workload} has that name" in answer.stderr
+    assert all(identity in answer.stderr for identity in ids)
 
 
 def test_a_prefix_of_several_is_ambiguous_and_names_some() -> None:
     terminal = Terminal()
     ids = [terminal.plane.send(native(f"job-{n}", 1)) for n in range(40)]
     firsts = [i[0] for i in ids]
-    common = next(message for message in firsts if firsts.count(message) > 1)
+    common = next(letter for letter in firsts if firsts.count(letter) > 1)
 
     result = terminal("get", common)
 

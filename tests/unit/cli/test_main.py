@@ -10,9 +10,9 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from sluice.client.errors import RequestRefusedError
 
 from cli import main as entry
-from cli.errors import RequestRefusedError
 from cli.figures import seconds, span
 from cli.main import VERBS, main, sluice
 from tests.unit.cli.terminal import Terminal
@@ -72,7 +72,7 @@ def test_the_module_is_the_command_too() -> None:
         [sys.executable, "-m", "cli.main", "--version"], capture_output=True, text=True, check=False
     )
 
-    assert (done.returncode, done.stdout.strip()) == (0, version("sluice"))
+    assert (done.returncode, done.stdout.strip()) == (0, version("sluice-batch"))
 
 
 def test_help_imports_nothing_heavy() -> None:

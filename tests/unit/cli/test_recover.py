@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
+from sluice.client.api import ApiClient
+from sluice.client.errors import NotDeployedError
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.core.migrations.interruption import UserRequest, read_event
 from sluice.ports import Archive
 
 from cli.app import App
-from cli.client import Client
-from cli.errors import NotDeployedError
 from cli.main import sluice
 from tests.unit.api.control_plane import BLUE, native
 from tests.unit.cli.terminal import Terminal, items
@@ -253,7 +253,7 @@ class FakeAWS:
         app.__dict__["settings"] = SimpleNamespace(
             endpoint_url=SimpleNamespace(value=""), name=SimpleNamespace(value="sluice")
         )
-        app.__dict__["client"] = Client(self.terminal.carry)
+        app.__dict__["api"] = ApiClient(self.terminal.carry)
         return CliRunner().invoke(sluice, ["drill", *arguments], obj=app)
 
 

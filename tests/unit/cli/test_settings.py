@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from cli.aws import reachable
-from cli.errors import CliError
-from cli.settings import discover
+from sluice.client.aws import reachable
+from sluice.client.errors import SluiceClientError
+from sluice.client.settings import discover
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def test_the_file_names_the_deployment_and_variables_override_its_parts(tmp_path
 def test_a_wrong_file_is_an_error_that_names_the_field(tmp_path: Path) -> None:
     (tmp_path / "sluice.yaml").write_text("nam: blue\n")
 
-    with pytest.raises(CliError, match="nam"):
+    with pytest.raises(SluiceClientError, match="nam"):
         discover(environment={}, folder=tmp_path)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from sluice.client.sender import BATCH_BYTES, SqsSender, SubmissionMessage, batches
 from sluice.core.lifecycle.options import Dependency, DependencyCondition
 from sluice.core.values.identity import workload_id
 
-from cli.sender import BATCH_BYTES, SqsSender, SubmissionMessage, batches
 from tests.unit.api.control_plane import BLUE, COMPANY, ControlPlane, cluster_queue, native
 from tests.unit.cli.terminal import Terminal, items
 

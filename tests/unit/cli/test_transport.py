@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from botocore.credentials import Credentials
-
-from cli import errors
-from cli.client import Client, failure
-from cli.transport import ApiRequest, ApiResponse, FunctionUrl
+from sluice.client import errors
+from sluice.client.api import ApiClient, failure
+from sluice.client.transport import ApiRequest, ApiResponse, FunctionUrl
 
 pytestmark = pytest.mark.enable_socket
 
@@ -99,7 +98,7 @@ def test_answers_become_exit_codes(status: int, code: str, exit_code: int) -> No
 
 @pytest.mark.parametrize("document", [None, "x", {"Message": "Forbidden"}, {"error": "x"}])
 def test_answers_that_are_not_ours_are_errors_too(document: Any) -> None:
-    client = Client(lambda _: ApiResponse(403, document))
+    client = ApiClient(lambda _: ApiResponse(403, document))
 
     with pytest.raises(errors.PermissionDeniedError):
         client.get("queues")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import yaml
+from sluice.client.exit_codes import ExitCode
+from sluice.client.sender import SubmissionMessage
+from sluice.client.watching import outcome, reached
 
-from cli.exit_codes import ExitCode
-from cli.sender import SubmissionMessage
-from cli.watching import outcome, reached
 from tests.unit.api.control_plane import ControlPlane, native
 from tests.unit.cli.terminal import Terminal
 

@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.errors import (
-    CliError,
+from sluice.client.errors import (
     ControlPlaneUnavailableError,
     NotDeployedError,
     PermissionDeniedError,
+    SluiceClientError,
 )
-from cli.settings import ClientSettings, Setting
-from cli.transport import FunctionUrl
+from sluice.client.settings import ClientSettings, Setting
+from sluice.client.transport import FunctionUrl
 
 if TYPE_CHECKING:
     from botocore.session import Session
@@ -45,7 +45,7 @@ class Aws:
     def region(self) -> str:
         region = self.settings.region.value or self.session.get_config_variable("region")
         if not region:
-            raise CliError(
+            raise SluiceClientError(
                 "no AWS Region is set",
                 hint="set AWS_REGION, `region` in sluice.yaml, or a Region in your AWS profile",
             )
@@ -109,8 +109,8 @@ def reachable(function_url: str, endpoint_url: str) -> str:
     return function_url.rstrip("/")
 
 
-def from_aws(error: ClientError | BotoCoreError) -> CliError:
-    """The CliError for an error of AWS, with the matching exit code."""
+def from_aws(error: ClientError | BotoCoreError) -> SluiceClientError:
+    """The SluiceClientError for an error of AWS, with the matching exit code."""
     if isinstance(error, ClientError):
         code = error.response.get("Error", {}).get("Code", "")
         if code in DENIED_CODES:
@@ -120,7 +120,7 @@ def from_aws(error: ClientError | BotoCoreError) -> CliError:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if status >= SERVER_FAULT or "Throttl" in code:
             return ControlPlaneUnavailableError(str(error), hint="try again")
-        return CliError(str(error))
+        return SluiceClientError(str(error))
     if type(error).__name__ in {"NoCredentialsError", "CredentialRetrievalError"}:
         return PermissionDeniedError(str(error), hint="log in, or name a profile with --profile")
     return ControlPlaneUnavailableError(str(error), hint="`sluice config show` names the address")

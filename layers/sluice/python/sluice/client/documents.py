@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
+from sluice.client.errors import RequestRefusedError, UsageError
 from sluice.core.intake.documents import Document, valid_key
 from sluice.core.values.identity import workload_id
-
-from cli.errors import RequestRefusedError
 
 Json = dict[str, Any]
 
@@ -103,7 +101,7 @@ def _documents(path: str) -> Iterator[Source]:
             raw = sys.stdin.buffer.read() if path == "-" else file.read_bytes()
             yield from _parse(raw.decode("utf-8"), place)
         except OSError as error:
-            raise click.BadParameter(f"{place}: {error.strerror}", param_hint="-f") from error
+            raise UsageError(f"{place}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise RequestRefusedError(f"{place} is no text in UTF-8") from error
         except RecursionError as error:
@@ -142,7 +140,7 @@ def _parse(text: str, place: str) -> Iterator[Source]:
         except ValueError as error:
             raise RequestRefusedError(f"{place} is no JSON: {error}") from error
     else:
-        from cli.yaml_stream import parse_yaml  # noqa: PLC0415 - JSON needs no YAML parser
+        from sluice.client.yaml_stream import parse_yaml  # noqa: PLC0415 - JSON needs no YAML parser
 
         try:
             parsed = parse_yaml(text)

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import yaml
+
 from sluice.core.values.strict_json import MAX_DEPTH
 
 _BOOLEAN = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$", re.ASCII)

@@ -3,21 +3,21 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli.errors import (
+from sluice.client.errors import (
     AmbiguousNameError,
-    CliError,
     ControlPlaneUnavailableError,
     IdempotencyKeyReusedError,
     ObjectNotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
+    SluiceClientError,
 )
-from cli.transport import ApiRequest, Transport
+from sluice.client.transport import ApiRequest, Transport
 
 Json = dict[str, Any]
 
 ERROR_STATUS = 400
-ERRORS: Mapping[int, type[CliError]] = {
+ERRORS: Mapping[int, type[SluiceClientError]] = {
     400: RequestRefusedError,
     401: PermissionDeniedError,
     403: PermissionDeniedError,
@@ -31,18 +31,18 @@ ERRORS: Mapping[int, type[CliError]] = {
     503: ControlPlaneUnavailableError,
     504: ControlPlaneUnavailableError,
 }
-CODES: Mapping[str, type[CliError]] = {
+CODES: Mapping[str, type[SluiceClientError]] = {
     "Ambiguous": AmbiguousNameError,
     "KeyReused": IdempotencyKeyReusedError,
 }
-HINTS: Mapping[type[CliError], str] = {
+HINTS: Mapping[type[SluiceClientError], str] = {
     PermissionDeniedError: "ask for a Tenant that names your role, or try --profile",
     ControlPlaneUnavailableError: "try again; `sluice doctor` shows details",
 }
 PAGE = 200
 
 
-class Client:
+class ApiClient:
     """Requests to the api of the control plane."""
 
     def __init__(self, transport: Transport) -> None:
@@ -86,7 +86,7 @@ class Client:
         raise failure(response.status, response.document)
 
 
-def failure(status: int, document: Any) -> CliError:
+def failure(status: int, document: Any) -> SluiceClientError:
     """The exception for an error answer. The body is not always one of the api's own."""
     error = document.get("error") if isinstance(document, dict) else None
     if not isinstance(error, dict):
@@ -94,6 +94,6 @@ def failure(status: int, document: Any) -> CliError:
             document.get("Message", document.get("message")) if isinstance(document, dict) else None
         )
         error = {"message": str(text or f"the api answered with status {status}")}
-    kind = CODES.get(str(error.get("code")), ERRORS.get(status, CliError))
+    kind = CODES.get(str(error.get("code")), ERRORS.get(status, SluiceClientError))
     hint = str(error.get("hint") or HINTS.get(kind, ""))
     return kind(str(error.get("message", status)), hint=hint, errors=error.get("errors") or ())

@@ -6,14 +6,13 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sluice.client.documents import Source, Submission
+from sluice.client.errors import RequestRefusedError
 from sluice.core.intake.documents import Document, Malformed, ManifestReference, from_value, read
 from sluice.core.values.identity import workload_id
 
-from cli.documents import Source, Submission
-from cli.errors import RequestRefusedError
-
 if TYPE_CHECKING:
-    from cli.app import App
+    from sluice.client.connection import Connection
 
 
 def refers(source: Source) -> bool:
@@ -21,7 +20,9 @@ def refers(source: Source) -> bool:
     return "manifestRef" in source.document
 
 
-def referenced(app: App, source: Source, *, default_namespace: Callable[[], str]) -> Submission:
+def referenced(
+    connection: Connection, source: Source, *, default_namespace: Callable[[], str]
+) -> Submission:
     """The submission of a `manifestRef`, which is sent as it is.
 
     `default_namespace` is called only for a document without a namespace. Raises
@@ -36,7 +37,7 @@ def referenced(app: App, source: Source, *, default_namespace: Callable[[], str]
             f"{source.place} is no reference", hint="give manifestRef and sha256"
         )
     uri = f"s3://{found.bucket}/{found.object_key}"
-    content = app.read_object(found.bucket, found.object_key)
+    content = connection.read_object(found.bucket, found.object_key)
     if (digest := hashlib.sha256(content).hexdigest()) != found.sha256:
         raise RequestRefusedError(f"{uri} has the sha256 {digest}, not that of {source.place}")
     items = read(content)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from sluice.client.errors import SluiceClientError
 from sluice.configuration import Configuration, ConfigurationError, load
-
-from cli.errors import CliError
 
 CONFIGURATION = "sluice.yaml"
 LOCAL_FOLDER = ".local"
@@ -72,7 +71,7 @@ def discover(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> ClientSettings:
-    """Reads all settings that need no call to AWS. Raises CliError for an unusable file."""
+    """Reads all settings that need no call to AWS. Raises SluiceClientError."""
     environment = os.environ if environment is None else environment
     folder = folder or Path.cwd()
     path = Path(environment.get("SLUICE_CONFIG") or folder / CONFIGURATION)
@@ -120,7 +119,9 @@ def _configuration(path: Path) -> Configuration:
     try:
         return load(path)
     except ConfigurationError as error:
-        raise CliError(str(error), hint="`sluice schema config` prints what is allowed") from error
+        raise SluiceClientError(
+            str(error), hint="`sluice schema config` prints what is allowed"
+        ) from error
 
 
 def _region(environment: Mapping[str, str], configuration: Configuration) -> Setting:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from cli.errors import ControlPlaneUnavailableError
+from sluice.client.errors import ControlPlaneUnavailableError
 
 TIMEOUT_SECONDS = 35  # a little more than the function's own limit
 

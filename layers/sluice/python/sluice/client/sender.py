@@ -5,9 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sluice.client.errors import (
+    ControlPlaneUnavailableError,
+    RequestRefusedError,
+    SluiceClientError,
+)
 from sluice.core.values.strict_json import MAX_BYTES, JsonError, parse
-
-from cli.errors import CliError, ControlPlaneUnavailableError, RequestRefusedError
 
 BATCH_ENTRIES = 10
 BATCH_BYTES = 1_048_576
@@ -95,7 +98,9 @@ class SqsSender:
         for failure in failed:
             if failure.get("SenderFault"):
                 message = batch[int(failure["Id"])]
-                raise CliError(f"SQS refuses workload {message.id}: {failure.get('Message')}")
+                raise SluiceClientError(
+                    f"SQS refuses workload {message.id}: {failure.get('Message')}"
+                )
         return [batch[int(failure["Id"])] for failure in failed]
 
 
