@@ -15,6 +15,7 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import unrecorded
 from sluice.core.lifecycle.indexes import index_keys
 from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload, after
+from sluice.core.lifecycle.run import MachineShare
 
 from tests.records import options_of
 
@@ -34,12 +35,12 @@ RESULT = {
     "exit_codes": {POD: {"main": 0}},
     "nodes": ["ip-172-31-32-4.ec2.internal"],
 }
-MACHINE = {
-    "bound_at": NOW + 2 * SECOND,
-    "capacity": "spot",
-    "usd_per_hour": 0.450584,
-    "on_demand_usd_per_hour": 1.365405,
-}
+MACHINE = MachineShare(
+    bound_at=NOW + 2 * SECOND,
+    capacity="spot",
+    usd_per_hour=0.450584,
+    on_demand_usd_per_hour=1.365405,
+)
 SUBMITTED = Workload(
     "25pbcvsf6riuo",
     "nightly-training-0421",

@@ -17,6 +17,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.run import Run
 from sluice.ports import Created
 
 from tests.contract.aws.builders import (
@@ -61,7 +62,7 @@ RICH = dispatched(
     result={"succeeded": False, "exit_codes": {"pod": {"main": 137}}},
     reason={"code": "X", "message": "ünïcode ✓"},
     restore_from="s3://bucket/checkpoint",
-    runs=({"generation": 2, "outcome": "migrate", "ended_at": NOW},),
+    runs=(Run(generation=2, outcome="migrate", ended_at=NOW),),
 )
 UNKNOWN_SENDER = replace(
     a_workload("nobody", state=State.REJECTED), name="", namespace="", queue="", cq="", root=""
@@ -192,14 +193,14 @@ def test_nothing_to_apply_is_no_race(ports: Ports) -> None:
 
 def test_runs_are_appended_to_what_is_stored_not_to_what_was_read(ports: Ports) -> None:
     stale = dispatched()
-    first = {"generation": 0, "outcome": "migrate"}
+    first = Run(outcome="migrate")
     ports.workloads.create(replace(stale, runs=(first,)))
 
     assert ports.workloads.apply([lifecycle.finish(stale, {"succeeded": True}, NOW)]) == [True]
 
     found = ports.workloads.get("w1")
     assert found is not None
-    assert [run["outcome"] for run in found.runs] == ["migrate", "succeeded"]
+    assert [run.outcome for run in found.runs] == ["migrate", "succeeded"]
 
 
 def test_removed_attributes_return_to_their_defaults(ports: Ports) -> None:
@@ -310,7 +311,7 @@ def test_active_workloads_can_be_asked_for_by_root(ports: Ports) -> None:
 
 def test_who_has_run_and_is_on_no_cluster_is_found_by_the_end_of_its_last_run(ports: Ports) -> None:
     for number, state in enumerate((State.FINISHED, State.CANCELLED, State.PENDING)):
-        run = {"generation": 0, "outcome": "requeue", "ended_at": NOW + number}
+        run = Run(outcome="requeue", ended_at=NOW + number)
         ports.workloads.create(a_workload(f"w{number}", state=state, runs=(run,)))
     ports.workloads.create(a_workload("never", state=State.CANCELLED))
     running = a_workload("runs", state=State.DISPATCHED, cluster=CLUSTER, uid="u", runs=(run,))

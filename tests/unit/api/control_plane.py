@@ -12,6 +12,7 @@ from typing import Any
 from sluice.api.routes import Api
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.run import MachineShare
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit, StreamRecord
 from sluice.usecases.admitting.admit import Admit
@@ -306,7 +307,7 @@ class ControlPlane:
         self.workloads.apply([lifecycle.claim(record, f"uid-{workload_id}", self.clock.now())])
         record = self.workloads.rows[workload_id]
         start = lifecycle.start(record, self.clock.now())
-        self.workloads.apply([lifecycle.noting(start, machine)])
+        self.workloads.apply([lifecycle.noting(start, MachineShare(**machine))])
         self.settle()
         return self.workloads.rows[workload_id]
 

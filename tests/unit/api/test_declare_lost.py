@@ -47,7 +47,7 @@ def test_its_work_gives_its_quota_back_and_goes_on_from_its_checkpoint_elsewhere
     record = plane.workloads.rows[job]
     assert (record.state, record.generation, record.cluster) == (State.ADMITTED, 1, OTHER)
     assert record.restore_from == "s3://kept/1"
-    assert record.runs[-1]["outcome"] == "requeue"
+    assert record.runs[-1].outcome == "requeue"
     assert plane.ledgers.read("company").usage == used
     assert plane.admit("company").released == 0
 

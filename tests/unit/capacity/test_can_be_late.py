@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.clusters.can_be_late import Pace, Race, pace, race_of
 from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.run import Run
 
 from tests.records import options_of
 
@@ -89,9 +90,9 @@ def test_an_empty_market_is_left_for_on_demand_in_time_and_not_at_once() -> None
 
 
 def a_workload(mode: str = "application", runs: int = 0, **checkpoint: int) -> Workload:
-    run = {"started_at": NOW, "ended_at": NOW + HOUR, "outcome": "migrate", "lost_ms": HOUR // 4}
+    run = Run(started_at=NOW, ended_at=NOW + HOUR, outcome="migrate", lost_ms=HOUR // 4)
     if mode == "none":
-        run["lost_ms"] = HOUR
+        run = replace(run, lost_ms=HOUR)
     return Workload(
         "w",
         "w",

@@ -22,6 +22,7 @@ from sluice.core.clusters.fleet import Site
 from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import PodSetAssignment, Policy, ResourceFlavor
 from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
+from sluice.core.lifecycle.run import Run
 from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
 from sluice.core.values.reasons import Reason
 
@@ -37,7 +38,7 @@ FLAVORS = [
 ]
 KINDS = kinds_of({flavor.name: flavor for flavor in FLAVORS}, {})
 SOLD_OUT = Closure(Reason.INSUFFICIENT_INSTANCE, "no m5 left", NOW + 60_000)
-LOST = {"outcome": "migrate", "why": "spot"}
+LOST = Run(outcome="migrate", why="spot")
 
 
 def work(name: str = "w", cpu: int = 8, *, lost: int = 0, **options: Any) -> Workload:
@@ -156,7 +157,7 @@ def test_one_loss_too_many_sends_work_back_only_where_it_gains_by_that(
 
 
 def test_moves_that_users_asked_for_are_no_reclaims() -> None:
-    wished = ({"outcome": "migrate", "why": "request"}, {"outcome": "requeue"}, LOST)
+    wished = (Run(outcome="migrate", why="request"), Run(outcome="requeue"), LOST)
 
     assert reclaims(replace(work(), runs=wished)) == 1
 

@@ -11,6 +11,7 @@ import yaml
 from sluice.core.clusters.capacity import Closure, PoolPlan
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
 from sluice.core.lifecycle.record import State
+from sluice.core.lifecycle.run import MachineShare
 from sluice.core.migrations.losses import Loss
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterForbidden
@@ -516,7 +517,7 @@ def test_wide_columns_tell_the_machine_and_an_estimated_cost() -> None:
     running = json.loads(terminal("get", ids[0], "-o", "json").stdout)["status"]
 
     record = plane.workloads.rows[ids[0]]
-    plane.workloads.rows[ids[0]] = replace(record, machine={"usd_per_hour": 0.6})
+    plane.workloads.rows[ids[0]] = replace(record, machine=MachineShare(usd_per_hour=0.6))
     heading = terminal("ls").stderr
     plane.clock.pass_ms(3_600_000)
     plane.finish(ids[0], nodes=["node-1"])
@@ -567,7 +568,7 @@ def test_a_moved_workload_waited_once_and_says_what_the_move_cost() -> None:
     plane.clock.pass_ms(3_600_000)
     plane.workloads.rows[ids[0]] = replace(
         plane.workloads.rows[ids[0]],
-        runs=({**run, "ended_at": plane.clock.now(), **lost, **prices},),
+        runs=(Run(ended_at=plane.clock.now(), **run, **lost, **prices),),
         generation=1,
         admitted_at=plane.clock.now(),
         started_at=plane.clock.now(),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sluice.core.lifecycle.run import Run
 
 from tests.unit.api.control_plane import ADMIN, BLUE, COMPANY, RED, ControlPlane, native
 from tests.unit.cli.terminal import Terminal
@@ -35,9 +36,8 @@ def a_busy_morning() -> tuple[Terminal, list[str]]:
     plane.run(ids[1], **SPOT)
     plane.run(ids[2], usd_per_hour=2.0, capacity="on-demand")
     plane.run(ids[3])
-    moved = {"generation": 0, "admitted_at": 0, "started_at": 0, "outcome": "migrate"}
     now = plane.clock.now()
-    runs = [moved | {"ended_at": at, "lost_ms": 60_000} for at in (now - 30 * HOUR, now)]
+    runs = [Run(outcome="migrate", ended_at=at, lost_ms=60_000) for at in (now - 30 * HOUR, now)]
     record = plane.workloads.rows[ids[1]]
     plane.workloads.rows[ids[1]] = replace(record, runs=tuple(runs), generation=2)
     plane.clock.pass_ms(120_000)

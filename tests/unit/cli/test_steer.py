@@ -88,7 +88,7 @@ def test_a_requeued_workload_comes_back_as_the_next_generation() -> None:
 
     record = terminal.plane.workloads.rows[running]
     assert record.generation == 1
-    assert record.runs[0]["outcome"] == "requeue"
+    assert record.runs[0].outcome == "requeue"
 
 
 def test_a_held_workload_is_passed_over_until_it_is_released() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.run import MachineShare, Run
 from sluice.core.lifecycle.runs import present_run
 from sluice.core.lifecycle.transitions import release
 
@@ -31,17 +33,17 @@ PODS = (PodSet("main", 2, {"cpu": 500, "memory": 2**30}), PodSet("extra", 1, {"n
 PRICES = {"usd_per_hour": 1.0, "on_demand_usd_per_hour": 3.0, "capacity": "spot"}
 
 
-def a_run(generation: int, *times: int, outcome: str = "succeeded", **more: Any) -> dict[str, Any]:
+def a_run(generation: int, *times: int, outcome: str = "succeeded", **more: Any) -> Run:
     """`times`: admitted, bound, started, ended; minutes after the submission."""
     names = ("admitted_at", "bound_at", "started_at", "ended_at")
     at = {name: START + 60_000 * time for name, time in zip(names, times, strict=True)}
-    return {"generation": generation, "outcome": outcome, **at, **more}
+    return Run(generation=generation, outcome=outcome, **at, **more)
 
 
-def ended(*runs: dict[str, Any], succeeded: bool = True, **fields: Any) -> Workload:
+def ended(*runs: Run, succeeded: bool = True, **fields: Any) -> Workload:
     return Workload(
         "w", "w", "team", "team/q", State.FINISHED, created_at=START, runs=runs, pod_sets=PODS,
-        generation=len(runs) - 1, finished_at=runs[-1]["ended_at"],
+        generation=len(runs) - 1, finished_at=runs[-1].ended_at,
         result={"succeeded": succeeded}, **fields,
     )  # fmt: skip
 
@@ -95,7 +97,7 @@ def test_the_work_of_a_failure_is_not_called_useful() -> None:
 
 
 def test_a_job_that_nobody_saw_run_ran_since_it_had_its_machine() -> None:
-    seen_late = a_run(0, 1, 2, 0, 9) | {"started_at": 0}
+    seen_late = replace(a_run(0, 1, 2, 0, 9), started_at=0)
 
     assert minutes(ended(seen_late)) == {"waiting": 1, "placing": 1, "useful": 7}
 
@@ -105,13 +107,13 @@ def test_one_that_runs_is_told_until_now() -> None:
     workload = Workload(
         "w", "w", "team", "team/q", State.DISPATCHED, created_at=START, pod_sets=PODS,
         admitted_at=START, dispatched_at=START, started_at=START + 60_000,
-        machine={"bound_at": START + 30_000} | PRICES,
+        machine=MachineShare(bound_at=START + 30_000, **PRICES),
         reservation=Reservation(0, "cq", "c", START, assigned),
     )  # fmt: skip
 
     assert minutes(workload, START + 120_000) == {"placing": 0.5, "starting": 0.5, "useful": 1}
     assert requested(workload, present_run(workload))["cpu"] == 500, "it was cut down to one pod"
-    assert present_run(workload)["flavor"] == "spot"
+    assert present_run(workload).flavor == "spot"
 
 
 def test_money_and_resources_go_to_the_part_that_they_were_spent_on() -> None:
@@ -154,14 +156,14 @@ def histories(draw: st.DrawFn) -> Workload:
         {"admitted_at": moment, "started_at": maybe, "ended_at": moment, "outcome": outcomes},
         optional=optional,
     )
-    runs = [one | {"generation": n} for n, one in enumerate(draw(st.lists(run, max_size=4)))]
+    runs = [Run(generation=n, **one) for n, one in enumerate(draw(st.lists(run, max_size=4)))]
     noted = {"bound_at": maybe, "usd_per_hour": st.floats(0, 9)}
     running = draw(st.booleans())
     return Workload(
         "w", "w", "team", "team/q", State.DISPATCHED if running else State.FINISHED,
         generation=len(runs), created_at=START, runs=tuple(runs), pod_sets=PODS,
         admitted_at=draw(maybe), started_at=draw(maybe), finished_at=0 if running else draw(moment),
-        machine=draw(st.fixed_dictionaries({}, optional=noted)),
+        machine=MachineShare(**draw(st.fixed_dictionaries({}, optional=noted))),
         options=options_of(
             {"checkpoint": {"mode": draw(st.sampled_from(["none", "application"]))}}
         ),
@@ -196,7 +198,7 @@ def test_stretches_leave_no_gap_and_windows_add_up_to_the_whole(
 def test_the_parts_of_a_bill_are_the_time_that_runs_had_machines(workload: Workload) -> None:
     found = [each for each in usage_intervals(workload, START + 120 * 60_000) if each.run]
     made = bill(workload, START + 120 * 60_000)
-    prices = [round(each.run.get("usd_per_hour", 0.0) * 10**9) for each in found]
+    prices = [round((each.run.usd_per_hour or 0.0) * 10**9) for each in found]
     cores = [requested(workload, each.run)["cpu"] for each in found]
 
     assert made.total.ms == sum(each.ms for each in found)
@@ -204,7 +206,7 @@ def test_the_parts_of_a_bill_are_the_time_that_runs_had_machines(workload: Workl
     assert made.total.resources.get("cpu", 0) == sum(
         n * each.ms for n, each in zip(cores, found, strict=True)
     )
-    assert made.unpriced.ms == sum(e.ms for e in found if "usd_per_hour" not in e.run)
+    assert made.unpriced.ms == sum(e.ms for e in found if e.run.usd_per_hour is None)
     assert IntervalKind.WAITING not in {each.kind for each in found}
 
 
@@ -231,7 +233,7 @@ def test_who_gives_way_and_comes_back_loses_what_it_did_since_its_checkpoint(
     back = after(release(stopped, START + 61 * minute))
     (run,) = back.runs
 
-    assert {name: run[name] for name in ("lost_ms",) if name in run} == told
+    assert run.lost_ms == told.get("lost_ms")
     if told:
         assert minutes(back, START + 70 * minute) == {
             "placing": 1, "useful": 40, "redone": 20, "waiting": 9,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sluice.core.accounting.recovery import recovery
 from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.run import Run
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
 from sluice.core.migrations.losses import SPOT_PRIOR_MS, WINDOW_MS, Loss, mean_between_ms
 
@@ -16,14 +17,14 @@ HOUR = 3_600_000
 START = 1_800_000_000_000
 
 
-def a_run(generation: int, outcome: str, **more: Any) -> dict[str, Any]:
+def a_run(generation: int, outcome: str, **more: Any) -> Run:
     """Admitted at hour `generation`, running 10 minutes later, ended an hour after that."""
     began = START + generation * 2 * HOUR
     times = {"admitted_at": began, "started_at": began + 600_000, "ended_at": began + HOUR}
-    return {"generation": generation, "outcome": outcome, **times, **more}
+    return Run(generation=generation, outcome=outcome, **times, **more)
 
 
-def a_workload(*runs: dict[str, Any], **fields: Any) -> Workload:
+def a_workload(*runs: Run, **fields: Any) -> Workload:
     made = Workload("w", "w", "team", "team/q", State.DISPATCHED, created_at=START - 1_000)
     return replace(made, runs=runs, **{"generation": len(runs), **fields})
 
@@ -55,7 +56,7 @@ def test_the_account_of_a_move_tells_seconds_and_dollars() -> None:
         0, "migrate", stopped_at=stopped, lost_ms=60_000, usd_per_hour=1.0,
         on_demand_usd_per_hour=3.0,
     )  # fmt: skip
-    ran_hours = (stopped - run["started_at"]) / HOUR
+    ran_hours = (stopped - run.started_at) / HOUR
 
     found = recovery(a_workload(run, started_at=stopped + 12_000))
 

@@ -11,6 +11,7 @@ import pytest
 from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import IntentKind, State
+from sluice.core.lifecycle.run import Run
 from sluice.core.migrations.checkpointing import MARGIN_MS, CheckpointAction
 from sluice.core.migrations.migration import Stage
 from sluice.usecases.migrations.stop_run import LEFT_BEHIND_MS
@@ -96,7 +97,7 @@ def test_machines_of_others_are_left_alone(town: Town, wrong: dict[str, Any]) ->
 def test_a_move_on_request_spends_no_recovery(town: Town) -> None:
     node = town.runs("w")
     row = town.row("w")
-    moved = {"generation": 0, "outcome": "migrate", "why": "request", "ended_at": 1}
+    moved = Run(outcome="migrate", why="request", ended_at=1)
     town.workloads.write(
         replace(row, options=replace(row.options, max_recoveries=1), runs=(moved,))
     )
@@ -107,7 +108,7 @@ def test_a_move_on_request_spends_no_recovery(town: Town) -> None:
 def test_who_was_interrupted_as_often_as_it_allows_ends_instead_of_moving(town: Town) -> None:
     node = town.runs("w")
     row = town.row("w")
-    moved = {"generation": 0, "outcome": "migrate", "ended_at": 1}
+    moved = Run(outcome="migrate", ended_at=1)
     town.workloads.write(
         replace(row, options=replace(row.options, max_recoveries=1), runs=(moved,))
     )
@@ -478,8 +479,8 @@ def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:
     (resumed,) = [line for line in town.timeline.of("w") if line["what"] == "Resumed"]
     assert resumed["message"] == "runs again after 2.0 s of standstill"
     (run,) = town.row("w").runs
-    assert "lost_ms" not in run, "only the application knows what it saved"
-    assert (run["node"], run["why"], run["stopped_at"]) == (record.node, "spot", record.stopping_at)
+    assert run.lost_ms is None, "only the application knows what it saved"
+    assert (run.node, run.why, run.stopped_at) == (record.node, "spot", record.stopping_at)
 
 
 def test_the_account_of_a_move_says_what_was_lost_and_saved(town: Town) -> None:
@@ -496,8 +497,8 @@ def test_the_account_of_a_move_says_what_was_lost_and_saved(town: Town) -> None:
     town.observe()
 
     (run,) = town.row("w").runs
-    assert run["lost_ms"] == 3_600_000
-    assert (run["usd_per_hour"], run["on_demand_usd_per_hour"]) == (0.25, 0.75)
+    assert run.lost_ms == 3_600_000
+    assert (run.usd_per_hour, run.on_demand_usd_per_hour) == (0.25, 0.75)
     (resumed,) = [line for line in town.timeline.of("w") if line["what"] == "Resumed"]
     assert resumed["message"] == (
         "runs again after 2.0 s of standstill; 3600.0 s of work are done again;"

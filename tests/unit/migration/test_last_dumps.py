@@ -129,7 +129,7 @@ def test_a_last_dump_that_fails_or_never_comes_costs_the_work_since_the_first(
     move = town.migrations.rows["w#0"]
     (run,) = town.row("w").runs
     (saved,) = move.first.values()
-    assert run["lost_ms"] == move.stopping_at - saved.at > 30_000
+    assert run.lost_ms == move.stopping_at - saved.at > 30_000
     (failed,) = lines(town, "CheckpointFailed")
     assert failed.endswith("; it goes on from the first one")
     assert "of work are done again" in lines(town, "Resumed")[0]

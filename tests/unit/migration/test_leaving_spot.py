@@ -77,11 +77,11 @@ def test_the_last_bearable_loss_ends_on_an_on_demand_machine(town: Town) -> None
     town.observe()
     assert ordered(town) == []
     row = town.row("w")
-    assert row.runs[-1]["outcome"] == "requeue"
+    assert row.runs[-1].outcome == "requeue"
     assert interruptions(row) == reclaims(row) == RECLAIMS
     told = recovery(row)
     assert (told.moves, told.untold) == (RECLAIMS, RECLAIMS)
-    assert told.standstill_ms >= row.started_at - row.runs[-1]["stopped_at"]
+    assert told.standstill_ms >= row.started_at - row.runs[-1].stopped_at
     lines = [line["what"] for line in town.timeline.of("w")]
     assert lines.count("Resumed") == RECLAIMS
 

@@ -11,6 +11,7 @@ from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Intent, IntentKind, State
+from sluice.core.lifecycle.run import Run
 from sluice.core.migrations.checkpointing import KEPT, Checkpoint, CheckpointEntries, newest
 from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER, cpu_of, node_labels
 from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, request_event
@@ -61,7 +62,7 @@ def test_one_that_cannot_be_restored_is_tried_again_and_then_begins_with_the_one
     row = town.row("w")
     assert (row.state, row.restore_from) == (State.DISPATCHED, ASKED)
     assert town.kubernetes.running() == ["w"]
-    assert [run.get("why") for run in row.runs] == ["spot", "restore", "restore"]
+    assert [run.why for run in row.runs] == ["spot", "restore", "restore"]
     retry, other = (
         line["message"] for line in town.timeline.of("w") if line["what"] == "RestoreFailed"
     )
@@ -162,10 +163,9 @@ def test_the_catalogue_leaves_out_what_failed_twice_and_drops_it_first() -> None
 def test_work_that_was_carried_over_in_vain_is_told_as_lost() -> None:
     """Saved at 100, then at 190 of a run from 0 to 200: the later checkpoint is damaged."""
     runs = (
-        {"generation": 0, "outcome": "migrate", "admitted_at": 0, "started_at": 1,
-         "stopped_at": 200, "ended_at": 210, "lost_ms": 10},
-        {"generation": 1, "outcome": "migrate", "why": "restore", "admitted_at": 210,
-         "started_at": 0, "ended_at": 230, "stopped_at": 200, "lost_ms": 0, "back_to": 100},
+        Run(outcome="migrate", started_at=1, stopped_at=200, ended_at=210, lost_ms=10),
+        Run(generation=1, outcome="migrate", why="restore", admitted_at=210,
+            ended_at=230, stopped_at=200, lost_ms=0, back_to=100),
     )  # fmt: skip
     row = admitted(
         generation=2, runs=runs, created_at=0, admitted_at=230, dispatched_at=230,

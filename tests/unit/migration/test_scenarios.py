@@ -181,9 +181,9 @@ def test_what_one_saved_that_could_not_be_dumped_is_its_own_knowledge(town: Town
 
     town.runs_once_more("w")
     row = town.row("w")
-    assert "lost_ms" not in row.runs[0]
+    assert row.runs[0].lost_ms is None
     assert (recovery(row).untold, recovery(row).lost_ms) == (1, 0)
-    assert loss_is_unknown(row, {**row.runs[0], "started_at": 1})
+    assert loss_is_unknown(row, replace(row.runs[0], started_at=1))
 
 
 def test_a_successor_that_ends_before_anybody_saw_it_run_has_resumed(town: Town) -> None:

@@ -226,12 +226,12 @@ def test_the_seconds_of_the_dump_are_the_victims_and_the_work_until_it_is_kept(
 
     row = town.row("w")
     (run,) = row.runs
-    assert (run["stopped_at"], run["lost_ms"]) == (at + 40, 40)
-    assert run["ended_at"] >= at + 3_000
+    assert (run.stopped_at, run.lost_ms) == (at + 40, 40)
+    assert run.ended_at >= at + 3_000
     spent = {each.kind: each.ms for each in usage_intervals(row, town.clock.now()) if each.run}
     assert spent[IntervalKind.USEFUL] == at - began
     assert spent[IntervalKind.REDONE] == 40
-    assert spent[IntervalKind.MIGRATING] == run["ended_at"] - at - 40
+    assert spent[IntervalKind.MIGRATING] == run.ended_at - at - 40
 
 
 def test_what_it_does_after_a_dump_that_does_not_hold_it_counts_as_lost(town: Town) -> None:
@@ -244,7 +244,7 @@ def test_what_it_does_after_a_dump_that_does_not_hold_it_counts_as_lost(town: To
     town.admit()
 
     (run,) = town.row("w").runs
-    assert run["lost_ms"] == run["ended_at"] - at >= 3_000
+    assert run.lost_ms == run.ended_at - at >= 3_000
 
 
 def test_a_cancel_in_the_middle_ends_it_at_once(town: Town) -> None:

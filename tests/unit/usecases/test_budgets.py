@@ -254,7 +254,7 @@ def test_what_earlier_runs_have_cost_counts_too_and_the_time_between_them_does_n
     again = claim(plane.record("a"), "u-b", plane.clock.now())
     assert plane.workloads.apply([again]) == [True]
 
-    assert plane.record("a").runs[0]["microusd"] == DOLLAR // 2
+    assert plane.record("a").runs[0].microusd == DOLLAR // 2
     plane.clock.pass_ms(HOUR_MS - 1000)
     assert judged(plane) == []
     plane.clock.pass_ms(1000)

@@ -14,6 +14,7 @@ import pytest
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle.run import NO_MACHINE
 from sluice.errors import ClusterError
 from sluice.usecases.reading.explain import settled
 
@@ -184,15 +185,12 @@ def test_a_run_notes_its_share_of_its_machine_and_since_when() -> None:
     plane.look()
     (run,) = plane.record().runs
 
-    assert running == {
-        "bound_at": 1_800_000_000_000,
-        "capacity": "spot",
-        "usd_per_hour": pytest.approx(0.3),
-    }
-    assert run["usd_per_hour"] == running["usd_per_hour"]
-    assert (run["flavor"], run["capacity"]) == ("spot", "spot")
-    assert "on_demand_usd_per_hour" not in run, "what nobody knows is not told"
-    assert plane.record().machine == {}
+    assert (running.bound_at, running.capacity) == (1_800_000_000_000, "spot")
+    assert running.usd_per_hour == pytest.approx(0.3)
+    assert run.usd_per_hour == running.usd_per_hour
+    assert (run.flavor, run.capacity) == ("spot", "spot")
+    assert run.on_demand_usd_per_hour is None, "what nobody knows is not told"
+    assert plane.record().machine == NO_MACHINE
 
 
 def test_a_node_is_counted_again_until_it_has_its_labels() -> None:

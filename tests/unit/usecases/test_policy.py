@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle.record import Intent, IntentKind, PodSet, State, Workload
+from sluice.core.lifecycle.run import Run
 from sluice.core.lifecycle.transitions import claim, gone, reclaim, saved
 from sluice.core.passes.recording import decide as replayed
 from sluice.core.passes.recording import differences, plain_plan, read_recording, snapshot_digest
@@ -199,7 +200,7 @@ def test_who_yielded_lately_does_not_evict_in_turn() -> None:
     backlog(plane, "x", 2)
     plane.admit()(ROOT)
     older, newer = plane.record("x000"), plane.record("x001")
-    accounts = ({"outcome": "preempt", "by": newer.id, "ended_at": plane.clock.now()},)
+    accounts = (Run(outcome="preempt", by=newer.id, ended_at=plane.clock.now()),)
     plane.workloads.write(replace(newer, state=State.ADMITTED, reservation=older.reservation,
                                   cluster=older.cluster))  # fmt: skip
     waiting = replace(older, state=State.PENDING, reservation=None, cluster="", runs=accounts)
@@ -412,7 +413,7 @@ def test_after_a_run_the_time_to_wait_begins_again() -> None:
     plane = a_plane(queue("x", 1))
     backlog(plane, "x", 1, options={"deadlines": {"max_pending_seconds": 60}})
     plane.clock.pass_ms(600_000)
-    runs = ({"outcome": "requeue", "ended_at": plane.clock.now() - 60_000},)
+    runs = (Run(outcome="requeue", ended_at=plane.clock.now() - 60_000),)
     plane.workloads.write(replace(plane.record("x000"), generation=1, runs=runs))
 
     assert plane.admit()(ROOT).admitted == 1

@@ -715,20 +715,20 @@ class World:
         running = self.kubernetes.running()
         assert len(running) == len(set(running)), f"seed {self.seed}: I3 two runs of one workload"
         self.moved_seen = sum(
-            run["outcome"] == "migrate" for w in self.workloads.rows.values() for run in w.runs
+            run.outcome == "migrate" for w in self.workloads.rows.values() for run in w.runs
         )
         self.damage_seen = sum(
-            run.get("why") == RESTORE for w in self.workloads.rows.values() for run in w.runs
+            run.why == RESTORE for w in self.workloads.rows.values() for run in w.runs
         )
         self.last_dumps_seen = sum(
             bool(move.first and move.saved and move.saved != move.first)
             for move in self.migrations.rows.values()
         )
         self.victims_saved_seen = sum(
-            run["outcome"] in COMES_BACK and bool(move and move.saved)
+            run.outcome in COMES_BACK and bool(move and move.saved)
             for w in self.workloads.rows.values()
             for run in w.runs
-            for move in (self.migrations.rows.get(eviction_id(w.id, run["generation"])),)
+            for move in (self.migrations.rows.get(eviction_id(w.id, run.generation)),)
         )
         self.running_seen = max(self.running_seen, len(running))
         self.adopted_seen |= {

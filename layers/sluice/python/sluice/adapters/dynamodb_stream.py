@@ -19,5 +19,5 @@ def stream_record(change: Mapping[str, Any]) -> StreamRecord:
     # The stream has whole seconds, cut off; the workload itself often knows the time better.
     at = int(float(change.get("ApproximateCreationDateTime", 0)) * 1000)
     known = (after.admitted_at, after.dispatched_at, after.started_at, after.finished_at)
-    ended = int(after.runs[-1]["ended_at"]) if after.runs else 0
+    ended = after.runs[-1].ended_at if after.runs else 0
     return StreamRecord(before, after, max(at, ended, *known))

@@ -18,6 +18,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.run import EVERY_RUN, Run
 from sluice.core.values.plain import from_stored, to_plain
 
 FIELDS = Workload.__slots__
@@ -44,8 +45,9 @@ def stored(name: str, value: object, record: Workload) -> Any:
     return to_plain(value)
 
 
-def _lean_run(run: Mapping[str, Any], record: Workload) -> Any:
-    return _lean(run, OF_THE_RUN, record) if run["generation"] == record.generation else run
+def _lean_run(run: Run, record: Workload) -> Any:
+    row = {name: getattr(run, name) for name in EVERY_RUN} | to_plain(run)
+    return _lean(row, OF_THE_RUN, record) if run.generation == record.generation else row
 
 
 def _lean(values: Any, repeated: Sequence[str], record: Workload) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def update_of(change: Change) -> dict[str, Any]:
         names[f"#s{position}"], values[f":s{position}"] = name, value
         clauses.append(f"#s{position} = :s{position}")
     for position, (name, element) in enumerate(change.append.items()):
-        lean = _lean_run(element, record) if name == "runs" else element
+        lean = _lean_run(element, record) if name == "runs" else to_plain(element)
         names[f"#a{position}"], values[f":a{position}"] = name, [lean]
         values[":none"] = []
         clauses.append(

@@ -11,6 +11,7 @@ from sluice.core.config.model import CheckState
 from sluice.core.lifecycle.checks import asked
 from sluice.core.lifecycle.cost_limit import MICRO, limit_microusd
 from sluice.core.lifecycle.record import IntentKind
+from sluice.core.lifecycle.run import Run
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason
@@ -152,7 +153,7 @@ class RunningJobs:
             yield 1000 * seconds, (Reason.DEADLINE_PASSED, text)
         most = limit_microusd(job.wishes)
         if most is not None and stay.per_hour:
-            spent = sum(int(each.get("microusd", 0)) for each in self.queueing.record(job).runs)
+            spent = sum(each.microusd for each in self.queueing.record(job).runs)
             paid_ms = -(-max(0, most - spent) * HOUR_MS // stay.per_hour)
             waited_ms = 0 if stay.started_ms is None else stay.started_ms - stay.admitted_ms
             text = f"it has cost its ${most / MICRO:.2f} (budget.maxCostUSD)"
@@ -192,21 +193,21 @@ class RunningJobs:
         self._savers(stay).pop(stay.job.workload.id, None)
 
     def _put_back(self, stay: RunningJob, now_ms: int, kept_ms: int) -> None:
-        """What a stay that ended early leaves behind: its account, and work that was saved."""
+        """What a stay that ended early leaves behind: its run, and work that was saved."""
         job, start_ms = stay.job, self.scenario.start_ms
         if self.queueing.plain(job):
             return
         name, record = job.workload.id, self.queueing.record(job)
-        account: dict[str, object] = {
-            "generation": record.generation,
-            "admitted_at": start_ms + stay.admitted_ms,
-            "started_at": 0 if stay.started_ms is None else start_ms + stay.started_ms,
-            "ended_at": start_ms + now_ms,
-            "outcome": IntentKind.PREEMPT.value,
-            "microusd": -(-stay.per_hour * (now_ms - stay.admitted_ms) // HOUR_MS),
-        }
+        run = Run(
+            generation=record.generation,
+            admitted_at=start_ms + stay.admitted_ms,
+            started_at=0 if stay.started_ms is None else start_ms + stay.started_ms,
+            ended_at=start_ms + now_ms,
+            outcome=IntentKind.PREEMPT.value,
+            microusd=-(-stay.per_hour * (now_ms - stay.admitted_ms) // HOUR_MS),
+        )
         self.queueing.records[name] = replace(
-            record, generation=record.generation + 1, runs=(*record.runs, account)
+            record, generation=record.generation + 1, runs=(*record.runs, run)
         )
         if kept_ms and stay.started_ms is not None:
             self._kept_ms[name] = self._kept_ms.get(name, 0) + kept_ms

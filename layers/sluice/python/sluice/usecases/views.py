@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.accounting.costs import Bill
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from sluice.core.accounting.recovery import Recovery
     from sluice.core.lifecycle.record import PodSet
+    from sluice.core.lifecycle.run import Run
 
 Json = dict[str, Any]
 
@@ -137,8 +139,7 @@ def hardware(
     used = [nodes[name] for name in workload.result.get("nodes", ()) if name in nodes]
     bill = Bill()
     for stretch in usage_intervals(workload, now):
-        if stretch.run:
-            bill.add(stretch, workload)
+        bill.add(stretch, workload)
     view: Json = {
         "nodepool": _words(used, "nodepool") or labels.get("karpenter.sh/nodepool"),
         "capacity": _words(used, "capacity_type") or labels.get("karpenter.sh/capacity-type"),
@@ -147,7 +148,7 @@ def hardware(
         "costUsd": round(bill.total.usd, 6),
         "savedUsd": round(bill.saved_usd, 6),
         "unpricedSeconds": bill.unpriced.ms / 1_000,
-        "costPerHourUsd": workload.machine.get("usd_per_hour"),
+        "costPerHourUsd": workload.machine.usd_per_hour,
     }
     return {key: value for key, value in view.items() if value}
 
@@ -216,9 +217,9 @@ def _interruptions(total: Recovery) -> Json:
     return view
 
 
-def _run(run: Mapping[str, Any]) -> Json:
-    always = {"generation", "lost_ms"}
-    return {_camel(key): value for key, value in run.items() if value or key in always}
+def _run(run: Run) -> Json:
+    always = {"generation"} if run.lost_ms is None else {"generation", "lost_ms"}
+    return {_camel(key): value for key, value in asdict(run).items() if value or key in always}
 
 
 def _camel(key: str) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from sluice.core.accounting.usage_intervals import IntervalKind, UsageInterval, loss_is_unknown
 from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.run import Run
 
 PARTS: Final = (
     IntervalKind.USEFUL,
@@ -76,27 +77,30 @@ class Bill:
         return self.saved / _NANO / _HOUR_MS
 
     def add(self, stretch: UsageInterval, workload: Workload) -> None:
-        """Counts a stretch in which a run had machines."""
-        run, requests = stretch.run, requested(workload, stretch.run)
+        """Counts an interval; without machines it costs nothing."""
+        run = stretch.run
+        if run is None:
+            return
+        requests = requested(workload, run)
         kind = IntervalKind.STARTING if stretch.kind is IntervalKind.MIGRATING else stretch.kind
-        paid, full = _per_hour(run, "usd_per_hour"), _per_hour(run, "on_demand_usd_per_hour")
+        paid, full = _nano_usd(run.usd_per_hour), _nano_usd(run.on_demand_usd_per_hour)
         self.parts[kind].add(stretch.ms, requests, paid or 0)
         if paid is None:
             self.unpriced.add(stretch.ms, requests, 0)
         elif full is not None:
             self.saved += (full - paid) * stretch.ms
-        elif "spot" in run.get("capacity", ""):
+        elif "spot" in run.capacity:
             self.unknown_saving.add(stretch.ms, requests, paid)
         self.workloads.add(workload.id)
-        key = workload.id, run["generation"]
+        key = workload.id, run.generation
         self.runs.add(key)
         if loss_is_unknown(workload, run):
             self.losses_untold.add(key)
 
 
-def requested(workload: Workload, run: Mapping[str, Any]) -> dict[str, int]:
+def requested(workload: Workload, run: Run) -> dict[str, int]:
     """What the pods of a run request together, in base units; fewer pods if it was cut down."""
-    counts, total = run.get("counts", {}), dict[str, int]()
+    counts, total = run.counts, dict[str, int]()
     for pod_set in workload.pod_sets:
         count = counts.get(pod_set.name, pod_set.count)
         for resource, amount in pod_set.requests.items():
@@ -104,6 +108,5 @@ def requested(workload: Workload, run: Mapping[str, Any]) -> dict[str, int]:
     return total
 
 
-def _per_hour(run: Mapping[str, Any], price: str) -> int | None:
-    """Nano-dollars."""
-    return round(float(run[price]) * _NANO) if price in run else None
+def _nano_usd(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * _NANO)

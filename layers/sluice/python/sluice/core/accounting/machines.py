@@ -12,8 +12,10 @@ A pod's share of a machine is the largest of its shares in what the machine can 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any, Final
 
+from sluice.core.lifecycle.run import MachineShare
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.values.quantity import parse_quantity
 
@@ -25,17 +27,17 @@ _DIGITS: Final = 6  # micro-dollars
 
 
 def held(
-    pods: Iterable[Document], inventory: Mapping[str, Mapping[str, Any]], known: Document
-) -> dict[str, Any]:
-    """The account of a run by its pods; `inventory` by node name, `known` what was noted before.
+    pods: Iterable[Document], inventory: Mapping[str, Mapping[str, Any]], known: MachineShare
+) -> MachineShare:
+    """The share of a run by its pods; `inventory` by node name, `known` what was noted before.
 
     What was noted stays: pods come and go, and the machines of those that ended may be gone.
     """
-    if "usd_per_hour" in known and "on_demand_usd_per_hour" in known:
-        return dict(known)
+    if known.usd_per_hour is not None and known.on_demand_usd_per_hour is not None:
+        return known
     placed = [pod for pod in pods if pod["spec"].get("nodeName")]
     if not placed:
-        return dict(known)
+        return known
     rows = [inventory.get(pod["spec"]["nodeName"], {}) for pod in placed]
     found: dict[str, Any] = {}
     if bound := [at for at in map(_bound_at, placed) if at]:
@@ -47,7 +49,8 @@ def held(
         costs = [_cost(request, row, price) for request, row in zip(requested, rows, strict=True)]
         if (total := _sum(costs)) is not None:
             found[name] = round(total, _DIGITS)
-    return found | dict(known)
+    noted = {each.name: getattr(known, each.name) for each in fields(known)}
+    return MachineShare(**found | {name: value for name, value in noted.items() if value})
 
 
 def share(requests: Mapping[str, int], allocatable: Mapping[str, Any]) -> float | None:

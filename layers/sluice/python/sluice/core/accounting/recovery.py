@@ -11,12 +11,13 @@ an older one counts instead: when that was taken (epoch ms), 0 for the beginning
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
 from sluice.core.lifecycle.record import IntentKind, Workload
+from sluice.core.lifecycle.run import Run
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.restoring import RESTORE
 
@@ -40,78 +41,76 @@ class Recovery:
     """What the work costs that checkpoints carried over."""
 
 
-def has_moved(run: Mapping[str, Any]) -> bool:
+def has_moved(run: Run) -> bool:
     """Whether its successor had to continue it elsewhere."""
-    return run.get("outcome") == IntentKind.MIGRATE or "interrupted_at" in run
+    return run.outcome == IntentKind.MIGRATE or run.interrupted_at is not None
 
 
 def interruptions(workload: Workload) -> int:
     """How often it lost its machine; neither a user's wish nor a bad checkpoint takes one away."""
-    return sum(has_moved(run) and run.get("why") not in _NO_LOSS for run in workload.runs)
+    return sum(has_moved(run) and run.why not in _NO_LOSS for run in workload.runs)
 
 
-def undone(runs: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def undone(runs: Iterable[Run]) -> list[Run]:
     """The runs, with what was thrown away later by going back to an older checkpoint as lost."""
-    found = list[Mapping[str, Any]]()
+    found = list[Run]()
     back_to: int | None = None
     for run in reversed(list(runs)):
-        if back_to is None or not run.get("started_at"):
+        if back_to is None or not run.started_at:
             found.append(run)
         else:
-            ended = int(run.get("stopped_at") or run["ended_at"])
+            ended = run.stopped_at or run.ended_at
             vain = min(ran_ms(run), max(0, ended - back_to))
-            found.append({**run, "lost_ms": max(vain, int(run.get("lost_ms", 0)))})
-        if "back_to" in run:
-            back_to = min(int(run["back_to"]), int(run["back_to"]) if back_to is None else back_to)
+            found.append(replace(run, lost_ms=max(vain, run.lost_ms or 0)))
+        if run.back_to is not None:
+            back_to = run.back_to if back_to is None else min(run.back_to, back_to)
     return found[::-1]
 
 
 def recovery(workload: Workload) -> Recovery:
     moved = [run for run in undone(workload.runs) if has_moved(run)]
-    now_running = {"started_at": workload.started_at}
-    last = workload.runs[-1] if workload.runs else {}
-    ended = last.get("generation") == workload.generation
+    now_running = Run(started_at=workload.started_at)
+    last = workload.runs[-1] if workload.runs else None
+    ended = last is not None and last.generation == workload.generation
     chain = [*workload.runs] if ended else [*workload.runs, now_running]
     return Recovery(
-        moves=sum(run.get("why") != RESTORE for run in moved),
-        lost_ms=sum(run.get("lost_ms", 0) for run in moved),
-        untold=sum("lost_ms" not in run for run in moved),
+        moves=sum(run.why != RESTORE for run in moved),
+        lost_ms=sum(run.lost_ms or 0 for run in moved),
+        untold=sum(run.lost_ms is None for run in moved),
         standstill_ms=sum(
-            standstill_ms(run, after.get("started_at", 0))
-            for run, after in pairwise(chain)
-            if has_moved(run)
+            standstill_ms(run, after.started_at) for run, after in pairwise(chain) if has_moved(run)
         ),
         saved_usd=_sum(saved_usd(run) for run in moved),
         not_repeated_usd=_sum(not_repeated_usd(run) for run in moved),
     )
 
 
-def standstill_ms(run: Mapping[str, Any], started_at: int) -> int:
+def standstill_ms(run: Run, started_at: int) -> int:
     """From the end of a run to the start of the next; 0 while that does not run."""
-    ended = run.get("stopped_at") or run.get("ended_at", 0)
+    ended = run.stopped_at or run.ended_at
     return max(0, started_at - ended) if started_at else 0
 
 
-def ran_ms(run: Mapping[str, Any]) -> int:
-    if not run.get("started_at"):
+def ran_ms(run: Run) -> int:
+    if not run.started_at:
         return 0
-    return max(0, int(run.get("stopped_at") or run["ended_at"]) - int(run["started_at"]))
+    return max(0, (run.stopped_at or run.ended_at) - run.started_at)
 
 
-def saved_usd(run: Mapping[str, Any]) -> float | None:
+def saved_usd(run: Run) -> float | None:
     """The run's time, at what it would have cost more on demand."""
-    paid, full = run.get("usd_per_hour"), run.get("on_demand_usd_per_hour")
+    paid, full = run.usd_per_hour, run.on_demand_usd_per_hour
     if paid is None or full is None:
         return None
-    return (float(full) - float(paid)) * ran_ms(run) / HOUR_MS
+    return (full - paid) * ran_ms(run) / HOUR_MS
 
 
-def not_repeated_usd(run: Mapping[str, Any]) -> float | None:
+def not_repeated_usd(run: Run) -> float | None:
     """What it would cost to do again what a checkpoint carried over."""
-    if "lost_ms" not in run or run.get("usd_per_hour") is None:
+    if run.lost_ms is None or run.usd_per_hour is None:
         return None
-    kept = max(0, ran_ms(run) - int(run["lost_ms"]))
-    return float(run["usd_per_hour"]) * kept / HOUR_MS
+    kept = max(0, ran_ms(run) - run.lost_ms)
+    return run.usd_per_hour * kept / HOUR_MS
 
 
 def _sum(amounts: Any) -> float | None:

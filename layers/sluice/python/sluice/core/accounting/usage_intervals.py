@@ -6,15 +6,15 @@ add up to the whole. Times in epoch ms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
 
 from sluice.core.accounting.recovery import has_moved, undone
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import COMES_BACK, ON_CLUSTER, IntentKind, Workload, phase
+from sluice.core.lifecycle.run import NO_RUN, Run
 from sluice.core.lifecycle.runs import present_run
 from sluice.core.migrations.checkpointing import checkpoint_mode
 
@@ -38,7 +38,7 @@ class UsageInterval:
     kind: IntervalKind
     begin: int
     end: int
-    run: Mapping[str, Any] = field(default_factory=dict)
+    run: Run | None = None
 
     @property
     def ms(self) -> int:
@@ -55,24 +55,24 @@ def usage_intervals(workload: Workload, now: int) -> list[UsageInterval]:
     return [each for each in _all(workload, workload.finished_at or now) if each.ms]
 
 
-def loss_is_unknown(workload: Workload, run: Mapping[str, Any]) -> bool:
+def loss_is_unknown(workload: Workload, run: Run) -> bool:
     """Whether only the application knows what of a run was done again: it counts as useful."""
-    return bool(run["started_at"]) and _lost_ms(workload, run, 0) is None
+    return bool(run.started_at) and _lost_ms(workload, run, 0) is None
 
 
 def _all(workload: Workload, end: int) -> Iterator[UsageInterval]:
     walk = _Walk(workload.created_at, end)
     failed = phase(workload) in {"FAILED", "CANCELLED"}
     runs = list(_runs(workload))
-    for before, run in pairwise(({}, *runs)):
-        moved = before.get("outcome") == IntentKind.MIGRATE
-        ended = run["ended_at"] or end
-        stopped = min(run.get("stopped_at") or ended, ended)
-        bound = run.get("bound_at") or run["started_at"] or ended
-        yield walk.to(run["admitted_at"], IntervalKind.MIGRATING if moved else IntervalKind.WAITING)
+    for before, run in pairwise((NO_RUN, *runs)):
+        moved = before.outcome == IntentKind.MIGRATE
+        ended = run.ended_at or end
+        stopped = min(run.stopped_at or ended, ended)
+        bound = run.bound_at or run.started_at or ended
+        yield walk.to(run.admitted_at, IntervalKind.MIGRATING if moved else IntervalKind.WAITING)
         yield walk.to(min(bound, ended), IntervalKind.MIGRATING if moved else IntervalKind.PLACING)
         # A short Job may end before anybody saw all its pods ready.
-        began = run["started_at"] or (bound if run["outcome"] in _ENDED else stopped)
+        began = run.started_at or (bound if run.outcome in _ENDED else stopped)
         yield walk.to(
             min(began, stopped), IntervalKind.MIGRATING if moved else IntervalKind.STARTING, run
         )
@@ -88,15 +88,13 @@ class _Walk:
     at: int
     end: int
 
-    def to(
-        self, moment: int, kind: IntervalKind, run: Mapping[str, Any] | None = None
-    ) -> UsageInterval:
+    def to(self, moment: int, kind: IntervalKind, run: Run | None = None) -> UsageInterval:
         """The stretch from where the last one ended; empty if the moment is past."""
         begin, self.at = self.at, max(self.at, min(moment, self.end))
-        return UsageInterval(kind, begin, self.at, run or {})
+        return UsageInterval(kind, begin, self.at, run)
 
 
-def _runs(workload: Workload) -> Iterable[Mapping[str, Any]]:
+def _runs(workload: Workload) -> Iterable[Run]:
     yield from undone(workload.runs)
     if workload.state in ON_CLUSTER:
         yield present_run(workload)
@@ -105,16 +103,16 @@ def _runs(workload: Workload) -> Iterable[Mapping[str, Any]]:
 _ENDED = {"succeeded", "failed"}
 
 
-def _lost_ms(workload: Workload, run: Mapping[str, Any], ran: int) -> int | None:
+def _lost_ms(workload: Workload, run: Run, ran: int) -> int | None:
     """What of a run has to be done again; None if only the application knows.
 
     A run that gave way without a word of what it had saved is done again from where it began.
     """
-    if "lost_ms" in run:
-        return int(run["lost_ms"])
-    if run.get("self_saved"):
+    if run.lost_ms is not None:
+        return run.lost_ms
+    if run.self_saved:
         return None
-    if not has_moved(run) and run.get("outcome") not in COMES_BACK:
+    if not has_moved(run) and run.outcome not in COMES_BACK:
         return 0
     if checkpoint_mode(workload.options) is CheckpointMode.APPLICATION:
         return None

@@ -7,14 +7,14 @@ only while ahead of an even pace; and once no more loss can be afforded, on-dema
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from sluice.core.accounting.recovery import undone
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import IntentKind, Workload
+from sluice.core.lifecycle.run import Run
 
 RESTART_MS: Final = 180_000
 """From a lost machine to the same work on another one; buying one included."""
@@ -80,16 +80,16 @@ def race_of(workload: Workload, now: int) -> Race | None:
     )
 
 
-def _kept(run: Mapping[str, Any], mode: str) -> int:
+def _kept(run: Run, mode: str) -> int:
     """How much of one run was not done in vain; what nobody knows counts as lost."""
-    if not run.get("started_at"):
+    if not run.started_at:
         return 0
     if mode != CheckpointMode.APPLICATION and (
-        run.get("outcome") != IntentKind.MIGRATE or "lost_ms" not in run
+        run.outcome != IntentKind.MIGRATE or run.lost_ms is None
     ):
         return 0
-    ended = int(run.get("stopped_at") or run["ended_at"])
-    return max(0, ended - int(run["started_at"]) - int(run.get("lost_ms", 0)))
+    ended = run.stopped_at or run.ended_at
+    return max(0, ended - run.started_at - (run.lost_ms or 0))
 
 
 def changes_at(workload: Workload, now: int) -> list[int]:

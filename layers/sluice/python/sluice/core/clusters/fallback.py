@@ -96,7 +96,7 @@ def kinds_of(
 
 def reclaims(workload: Workload) -> int:
     """How often EC2 took the machine from under it."""
-    return sum(run.get("why") in INTERRUPTIONS for run in workload.runs)
+    return sum(run.why in INTERRUPTIONS for run in workload.runs)
 
 
 def wants_on_demand(workload: Workload) -> bool:

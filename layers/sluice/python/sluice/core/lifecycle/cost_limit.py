@@ -26,7 +26,7 @@ def limit_microusd(workload: Workload) -> int | None:
 
 def cost_microusd(workload: Workload, now: int) -> int:
     """Of all runs, the present one included."""
-    return sum(int(run.get("microusd", 0)) for run in workload.runs) + sum(
+    return sum(run.microusd for run in workload.runs) + sum(
         accrued(workload, charge, now)
         for charge in workload.charges
         if charge["budget"] == OWN_BUDGET

@@ -88,12 +88,18 @@ def told_by(record: Workload) -> Iterator[Happening]:
         return
     yield _submitted(replace(record, generation=0))
     for run in record.runs:
-        if run["generation"] < record.generation:
-            ran = {
-                name: run.get(name, 0) for name in ("admitted_at", "dispatched_at", "started_at")
-            }
-            kept = {"generation": run["generation"], "cluster": run.get("cluster", "")}
-            yield from _stages(replace(record, **kept, **ran, reservation=None, uid=""))
+        if run.generation < record.generation:
+            ran = replace(
+                record,
+                generation=run.generation,
+                cluster=run.cluster,
+                admitted_at=run.admitted_at,
+                dispatched_at=run.dispatched_at,
+                started_at=run.started_at,
+                reservation=None,
+                uid="",
+            )
+            yield from _stages(ran)
     yield from _stages(record)
     if record.state in TERMINAL and record.finished_at:
         yield _entered(record, record.finished_at)

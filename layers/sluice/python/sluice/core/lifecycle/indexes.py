@@ -54,7 +54,7 @@ def index_keys(workload: Workload) -> dict[str, str]:
     elif awaits_release(workload):
         keys |= {"inbox": release_key(workload.root), "inbox_order": order}
     if workload.state not in ON_CLUSTER and workload.runs:
-        keys["ran"] = f"{workload.runs[-1]['ended_at']:013d}#{workload.id}"
+        keys["ran"] = f"{workload.runs[-1].ended_at:013d}#{workload.id}"
     if workload.state in ON_CLUSTER and workload.cluster:
         active_order = f"{workload.root}#{workload.id}"
         keys |= {"active": workload.cluster, "active_order": active_order}

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle.options import NO_OPTIONS, Options
+from sluice.core.lifecycle.run import NO_END, NO_MACHINE, MachineShare, Run, RunEnd
 from sluice.core.values.reasons import Reason
 
 
@@ -81,8 +82,8 @@ class Intent:
     message: str = ""
     by: str = ""
     not_before: int = 0
-    account: Mapping[str, Any] = field(default_factory=dict)
-    """What the entry of the ended run says besides (core.accounting.recovery)."""
+    account: RunEnd = NO_END
+    """What is known of the end of the run besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,8 @@ class Workload:
     started_at: int = 0
     finished_at: int = 0
     ready_pods: int = 0
-    machine: Mapping[str, Any] = field(default_factory=dict)
-    """Machines of the present generation and their prices (core.accounting.machines)."""
+    machine: MachineShare = NO_MACHINE
+    """What the present generation has of its machines."""
     result: Mapping[str, Any] = field(default_factory=dict)
     reason: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[Mapping[str, str], ...] = ()
@@ -130,7 +131,7 @@ class Workload:
     resume_from: str = ""
     steady: bool = False
     checkpoint_at: int = 0
-    runs: tuple[Mapping[str, Any], ...] = ()
+    runs: tuple[Run, ...] = ()
     placed: str = ""
     charges: tuple[Mapping[str, Any], ...] = ()
     checks: tuple[str, ...] = ()
@@ -186,7 +187,7 @@ class Change:
     guard: Guard
     set: Mapping[str, Any]
     remove: tuple[str, ...] = ()
-    append: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    append: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_migrating(workload: Workload) -> bool:

@@ -3,52 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sluice.core.config.budget import HOUR_MS
-from sluice.core.lifecycle.record import IntentKind, PodSet, Reservation, Workload
+from sluice.core.lifecycle.record import IntentKind, Workload
+from sluice.core.lifecycle.run import Run
 
 OWN_BUDGET: Final = ""
 """How the charge for a workload's own `budget` is told from those of queues, which have names."""
 
 
-def run(workload: Workload, outcome: str, now: int) -> dict[str, Any]:
-    """The account of one generation: where it ran, from when to when (epoch ms), how it ended.
+def run(workload: Workload, outcome: str, now: int) -> Run:
+    """The run of the present generation, which ended `now` (epoch ms) with this outcome."""
+    reservation, machine = workload.reservation, workload.machine
+    if machine.on_demand_usd_per_hour is not None:  # both prices say what kind of machine it was
+        machine = replace(machine, capacity="")
+    held = {each.name: each.count for each in reservation.pod_sets} if reservation else {}
+    partly = held != {each.name: each.count for each in workload.pod_sets}
+    return Run(
+        generation=workload.generation,
+        cluster=workload.cluster,
+        admitted_at=workload.admitted_at,
+        dispatched_at=workload.dispatched_at,
+        started_at=workload.started_at,
+        ended_at=now,
+        outcome=outcome,
+        flavor=",".join(sorted(reservation.flavors)) if reservation else "",
+        counts=held if partly else {},
+    ).with_known(machine)
 
-    And what it held there: its flavor or flavors, `counts` of pods where they are not those of the
-    pod sets, and what its machines cost (core.accounting.machines).
-    """
-    return {
-        "generation": workload.generation,
-        "cluster": workload.cluster,
-        "admitted_at": workload.admitted_at,
-        "dispatched_at": workload.dispatched_at,
-        "started_at": workload.started_at,
-        "ended_at": now,
-        "outcome": outcome,
-        **_holding(workload.pod_sets, workload.reservation),
-        **_of_machine(workload.machine),
-    }
 
-
-def present_run(workload: Workload) -> dict[str, Any]:
-    """The account so far of a generation that is on a cluster; `ended_at` is 0."""
+def present_run(workload: Workload) -> Run:
+    """The run so far of a generation that is on a cluster; `ended_at` is 0."""
     return run(workload, "", 0)
-
-
-def _holding(pod_sets: tuple[PodSet, ...], reservation: Reservation | None) -> dict[str, Any]:
-    if reservation is None:
-        return {}
-    counts = {each.name: each.count for each in reservation.pod_sets}
-    partly = counts != {each.name: each.count for each in pod_sets}
-    held: dict[str, Any] = {"flavor": ",".join(sorted(reservation.flavors))}
-    return held | {"counts": counts} if partly else held
-
-
-def _of_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
-    """What accounts need of it: with both prices known, they tell what kind of machine it was."""
-    told = "on_demand_usd_per_hour" in machine
-    return {name: value for name, value in machine.items() if name != "capacity" or not told}
 
 
 def accrued(workload: Workload, charge: Mapping[str, Any], now: int) -> int:
@@ -65,8 +53,8 @@ def waited_ms(workload: Workload, now: int) -> int:
 
     A move is no wait: the workload keeps its quota.
     """
-    stays = [(run["admitted_at"], run["ended_at"], run["outcome"]) for run in workload.runs]
-    if not workload.runs or workload.runs[-1]["generation"] != workload.generation:
+    stays = [(run.admitted_at, run.ended_at, run.outcome) for run in workload.runs]
+    if not workload.runs or workload.runs[-1].generation != workload.generation:
         stays.append((workload.admitted_at or workload.finished_at or now, now, ""))
     waited, queued_at = 0, workload.created_at
     for admitted_at, ended_at, outcome in stays:
@@ -78,9 +66,9 @@ def waited_ms(workload: Workload, now: int) -> int:
 
 def queued_at(workload: Workload) -> int:
     """Since when it has been in its queue: its submission, or the end of its last run."""
-    return int(workload.runs[-1]["ended_at"]) if workload.runs else workload.created_at
+    return workload.runs[-1].ended_at if workload.runs else workload.created_at
 
 
 def first_admitted_at(workload: Workload) -> int:
     """When quota was given first; 0 while it never was."""
-    return next((run["admitted_at"] for run in workload.runs), workload.admitted_at)
+    return next((run.admitted_at for run in workload.runs), workload.admitted_at)

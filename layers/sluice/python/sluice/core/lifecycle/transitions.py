@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from sluice.core.lifecycle.options import Options
@@ -22,6 +21,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     intent_of,
 )
+from sluice.core.lifecycle.run import NO_END, MachineShare, RunEnd
 from sluice.core.lifecycle.runs import OWN_BUDGET, accrued, run
 from sluice.core.values.reasons import Reason
 
@@ -105,19 +105,19 @@ def start(workload: Workload, now: int) -> Change:
     return Change(workload, guard, {"started_at": now}, ("reason",))
 
 
-def noting(change: Change, machine: Mapping[str, Any]) -> Change:
+def noting(change: Change, machine: MachineShare) -> Change:
     """A start or reclaim of one whose pods are seen, which notes what they have of machines."""
     tells = "started_at" in change.set or change.set.get("state") is State.RECLAIMING
     if not tells or machine == change.before.machine:
         return change
-    return replace(change, set={**change.set, "machine": dict(machine)})
+    return replace(change, set={**change.set, "machine": machine})
 
 
 def finish(
     workload: Workload,
     result: Mapping[str, Any],
     now: int,
-    machine: Mapping[str, Any] = MappingProxyType({}),
+    machine: MachineShare | None = None,
 ) -> Change:
     """The Job of this generation ended by itself; its quota waits for `release`.
 
@@ -129,7 +129,7 @@ def finish(
         Guard((State.DISPATCHED, State.RECLAIMING), workload.generation, workload.uid),
         {"state": State.FINISHED, "finished_at": now, "result": dict(result)},
         ("intent", "gone", "reason", "machine", "placed"),
-        {"runs": run(replace(workload, machine={**workload.machine, **machine}), outcome, now)},
+        {"runs": run(replace(workload, machine=machine or workload.machine), outcome, now)},
     )
 
 
@@ -215,13 +215,14 @@ def release(workload: Workload, now: int) -> Change:
     guard = Guard(
         (State.RECLAIMING,), workload.generation, workload.uid, ("gone",), intent=intent.kind
     )
-    account = run(workload, intent.kind.value, now) | dict(intent.account)
+    last = replace(run(workload, intent.kind.value, now).with_known(intent.account), by=intent.by)
     for charge in workload.charges:
         if charge["budget"] == OWN_BUDGET:
-            account["microusd"] = accrued(workload, charge, now)
-    if intent.kind in COMES_BACK and workload.checkpoint_at > workload.started_at > 0:
-        account.setdefault("lost_ms", max(0, now - workload.checkpoint_at))
-    ended = {"runs": account | {"by": intent.by} if intent.by else account}
+            last = replace(last, microusd=accrued(workload, charge, now))
+    unknown = last.lost_ms is None and intent.kind in COMES_BACK
+    if unknown and workload.checkpoint_at > workload.started_at > 0:
+        last = replace(last, lost_ms=max(0, now - workload.checkpoint_at))
+    ended = {"runs": last}
     taken = ("reservation", "charges", "gone", "intent", "cluster", "uid", "machine")
     reason = {"code": intent.reason, "message": intent.message}
     if intent.kind is IntentKind.CANCEL:
@@ -250,12 +251,12 @@ def migrate(
     workload: Workload,
     restore_from: str,
     now: int,
-    account: Mapping[str, Any] = MappingProxyType({}),
+    end: RunEnd = NO_END,
 ) -> Change:
     """RECLAIMING(g, migrate) → ADMITTED(g + 1): the reservation travels, no ledger is written.
 
-    Only after `gone`: the source is fenced before its successor may exist. `account` says more of
-    the run that ended (core.migrations.losses).
+    Only after `gone`: the source is fenced before its successor may exist. `end` says more of
+    the run that ended.
     """
     if workload.reservation is None:
         raise ValueError(f"workload {workload.id} holds no quota, so it cannot move with it")
@@ -274,7 +275,7 @@ def migrate(
             "admitted_at": now,
         },
         ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods", "machine"),
-        {"runs": run(workload, IntentKind.MIGRATE.value, now) | dict(account)},
+        {"runs": run(workload, IntentKind.MIGRATE.value, now).with_known(end)},
     )
 
 
@@ -304,8 +305,8 @@ def saved(workload: Workload, at: int, source: str) -> Change:
     return Change(workload, guard, {"checkpoint_at": at, "resume_from": source})
 
 
-def accounted(workload: Workload, account: Mapping[str, Any]) -> Change:
-    """What the account of the run that is being stopped will say besides, as far as is known.
+def note_run_end(workload: Workload, end: RunEnd) -> Change:
+    """What is known of the end of the run that is being stopped.
 
     Only while it stops for the same reason: a cancel that overtook it has nothing to say of that.
     """
@@ -313,7 +314,7 @@ def accounted(workload: Workload, account: Mapping[str, Any]) -> Change:
     guard = Guard(
         (State.RECLAIMING,), workload.generation, workload.uid, ("intent",), intent=intent.kind
     )
-    return Change(workload, guard, {"intent": replace(intent, account=dict(account))})
+    return Change(workload, guard, {"intent": replace(intent, account=end)})
 
 
 def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.run import RunEnd
 from sluice.core.migrations.checkpointing import CheckpointAction, checkpoint_mode
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration
@@ -36,7 +35,7 @@ def stopped_at(migration: Migration) -> int:
     return migration.fenced_at or migration.stopping_at or migration.restoring_at
 
 
-def run_entry(migration: Migration, workload: Workload, good_at: int) -> dict[str, Any]:
+def run_entry(migration: Migration, workload: Workload, good_at: int) -> RunEnd:
     """What the ended run's entry in `runs` says of the move (core.accounting.recovery).
 
     `good_at`: when the state was taken that its successor starts from, 0 if that is the beginning
@@ -44,23 +43,26 @@ def run_entry(migration: Migration, workload: Workload, good_at: int) -> dict[st
     else knows: also one that could not be dumped and was told to go.
     """
     stopped = stopped_at(migration)
-    found: dict[str, Any] = {
-        "node": migration.node,
-        "instance": migration.instance,
-        "why": migration.kind,
-        "interrupted_at": migration.noticed_at,
-        "stopped_at": stopped,
-    }
-    if migration.checkpoint:  # a user went back to it: what came after it is done again
-        found["back_to"] = good_at
+    self_saved, lost_ms = False, None
     told_to_go = migration.action is CheckpointAction.SIGNAL and not (
         good_at or migration.checkpoint
     )
     if checkpoint_mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
-        found["self_saved"] = True
+        self_saved = True
     elif checkpoint_mode(workload.options) is not CheckpointMode.APPLICATION:
         # A restore from an older generation's checkpoint loses no more than this run did.
         began = workload.started_at or stopped
-        found["lost_ms"] = max(0, stopped - max(began, good_at))
-    prices = ("usd_per_hour", "on_demand_usd_per_hour")
-    return found | {name: migration.numbers[name] for name in prices if name in migration.numbers}
+        lost_ms = max(0, stopped - max(began, good_at))
+    return RunEnd(
+        node=migration.node,
+        instance=migration.instance,
+        why=migration.kind,
+        interrupted_at=migration.noticed_at,
+        stopped_at=stopped,
+        lost_ms=lost_ms,
+        self_saved=self_saved,
+        # A user went back to a checkpoint: what came after it is done again.
+        back_to=good_at if migration.checkpoint else None,
+        usd_per_hour=migration.numbers.get("usd_per_hour"),
+        on_demand_usd_per_hour=migration.numbers.get("on_demand_usd_per_hour"),
+    )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.run import RunEnd
 from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, checkpoint_mode, newest
 from sluice.core.migrations.pod_annotations import RESTORE_FROM, annotations_of
 from sluice.core.values.reasons import Reason
@@ -80,18 +81,16 @@ def next_source(workload: Workload, kept: Sequence[Checkpoint], members: int) ->
     return "" if listed or unusable(workload) else workload.restore_from
 
 
-def run_entry(workload: Workload, source: str, kept: Sequence[Checkpoint]) -> dict[str, Any]:
+def run_entry(workload: Workload, source: str, kept: Sequence[Checkpoint]) -> RunEnd:
     """What the entry of a run that could not be restored says besides (core.accounting.recovery).
 
     Its workload stands still since the end of the run before it, if that one was moved.
     """
-    found: dict[str, Any] = {"why": RESTORE, "lost_ms": 0}
-    before = workload.runs[-1] if workload.runs else {}
-    if before.get("stopped_at"):
-        found["stopped_at"] = before["stopped_at"]
+    back_to = None
     if source != workload.restore_from:
-        found["back_to"] = next((each.at for each in kept if each.source == source), 0)
-    return found
+        back_to = next((each.at for each in kept if each.source == source), 0)
+    stopped_at = workload.runs[-1].stopped_at if workload.runs else 0
+    return RunEnd(why=RESTORE, lost_ms=0, stopped_at=stopped_at, back_to=back_to)
 
 
 def unusable(workload: Workload) -> bool:

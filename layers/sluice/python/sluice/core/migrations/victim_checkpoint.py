@@ -7,9 +7,9 @@ It holds its quota until it is gone, so nobody starts the earlier for it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from sluice.core.lifecycle.record import COMES_BACK, State, Workload
+from sluice.core.lifecycle.run import NO_END, RunEnd
 from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, checkpoint_mode
 from sluice.core.migrations.migration import PodCheckpoint
 
@@ -26,7 +26,7 @@ def may_be_saved(workload: Workload) -> bool:
     )
 
 
-def run_entry(saved: Iterable[PodCheckpoint], made: Checkpoint) -> dict[str, Any]:
+def run_entry(saved: Iterable[PodCheckpoint], made: Checkpoint) -> RunEnd:
     """What its run's entry in `runs` says of the dump from which its next run starts.
 
     The time from its last work to its end, in which it holds its place for nothing, is its own.
@@ -34,6 +34,6 @@ def run_entry(saved: Iterable[PodCheckpoint], made: Checkpoint) -> dict[str, Any
     """
     held = [each.held_at for each in saved]
     if not all(held):
-        return {}
+        return NO_END
     stopped = max(held)
-    return {"stopped_at": stopped, "lost_ms": max(0, stopped - made.at)}
+    return RunEnd(stopped_at=stopped, lost_ms=max(0, stopped - made.at))

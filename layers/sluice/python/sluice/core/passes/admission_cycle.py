@@ -27,6 +27,7 @@ from sluice.core.lifecycle.record import (
     is_migrating,
 )
 from sluice.core.lifecycle.reservations import Cells, added, cells, held_by, negative, per_resource
+from sluice.core.lifecycle.run import NO_RUN
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.passes.budget_charges import charges, priced, spent_after, spent_now
 from sluice.core.passes.cluster_feasibility import explain_unplaced, restrict_to_feasible_flavors
@@ -274,9 +275,9 @@ def preemptors(holders: Iterable[Workload]) -> frozenset[str]:
 def yielded(workloads: Iterable[Workload], now: int) -> Iterator[tuple[str, str]]:
     """Who yielded to whom within the last minutes, as the accounts of their runs tell."""
     for workload in workloads:
-        last = workload.runs[-1] if workload.runs else {}
-        if last.get("by") and now - last["ended_at"] < PREEMPTION_COOLDOWN_MS:
-            yield workload.id, last["by"]
+        last = workload.runs[-1] if workload.runs else NO_RUN
+        if last.by and now - last.ended_at < PREEMPTION_COOLDOWN_MS:
+            yield workload.id, last.by
 
 
 def used_after(

@@ -437,8 +437,9 @@ class Interrupt:
 
 def prices(workload: Workload, row: Mapping[str, Any]) -> dict[str, float]:
     """Dollars per hour for the whole workload, where known: as noted, else as on this machine."""
-    if workload.machine.get("usd_per_hour"):
-        return {name: workload.machine[name] for name in PRICES if name in workload.machine}
+    if workload.machine.usd_per_hour:
+        noted = {name: getattr(workload.machine, name) for name in PRICES}
+        return {name: price for name, price in noted.items() if price is not None}
     parts = [
         each.count * (share(each.requests, row.get("allocatable") or {}) or 0.0)
         for each in workload.pod_sets

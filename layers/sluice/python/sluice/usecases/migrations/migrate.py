@@ -22,6 +22,7 @@ from sluice.core.lifecycle.record import (
     after,
     is_migrating,
 )
+from sluice.core.lifecycle.run import NO_END
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.migrations import (
     cedana,
@@ -153,7 +154,7 @@ class Migrate:
             self.note_failure(workload)
         kept = self.migrations.checkpoints(workload.id)
         last = restoring.next_source(workload, kept, gangs.members(workload))
-        account: dict[str, Any] = {}
+        end = NO_END
         if record is not None:
             made = self.keep_dump(workload, record)
             source = decisions.restore_source(record, made, last)
@@ -161,12 +162,12 @@ class Migrate:
             record = self.advance(workload, migration.fenced(record, now))
             until = downtime.paused_until(record, workload)
             now = max(self.clock.now(), now + 1)  # the timeline sorts by time
-            account = downtime.run_entry(record, workload, good_at(source, kept))
+            end = downtime.run_entry(record, workload, good_at(source, kept))
         else:
             source = last
             if restoring.unusable(workload):
                 self.tell_next(workload, source, now)
-                account = restoring.run_entry(workload, source, kept)
+                end = restoring.run_entry(workload, source, kept)
         if leaves and record is not None and record.kind in INTERRUPTIONS:
             why = "it lost spot machines too often: back in its queue, on-demand flavors first"
             intent = Intent(
@@ -174,7 +175,7 @@ class Migrate:
                 Reason.INSUFFICIENT_INSTANCE,
                 why,
                 not_before=until,
-                account=account,
+                account=end,
             )
             if self.workloads.apply([lifecycle.leave_spot(workload, source, intent)]) == [True]:
                 self.advance(workload, migration.restoring(record, source, now))
@@ -182,7 +183,7 @@ class Migrate:
         if until > now:
             self.pause(workload)
             return False
-        moved = self.workloads.apply([lifecycle.migrate(workload, source, now, account)]) == [True]
+        moved = self.workloads.apply([lifecycle.migrate(workload, source, now, end)]) == [True]
         if moved and record is not None:
             self.advance(workload, migration.restoring(record, source, now))
         return moved
@@ -230,8 +231,8 @@ class Migrate:
         at = step.set.get("dumped_at") or step.set["first_at"]
         made = self.made(workload, saved.values(), step.before.driver, at)
         if made is not None and self.keep(workload, made) and yields:
-            account = victim_checkpoint.run_entry(saved.values(), made)
-            self.workloads.apply([lifecycle.accounted(workload, account)])
+            end = victim_checkpoint.run_entry(saved.values(), made)
+            self.workloads.apply([lifecycle.note_run_end(workload, end)])
 
     def made(
         self,
@@ -338,19 +339,19 @@ class Migrate:
         word; so this may be called again, until the workload itself is marked as started.
         """
         runs = recovery.undone(workload.runs)
-        while runs and runs[-1].get("why") == restoring.RESTORE:
+        while runs and runs[-1].why == restoring.RESTORE:
             runs.pop()  # the same move, still: its checkpoint was no good
-        moved = int(runs[-1]["generation"]) if runs else workload.generation - 1
+        moved = runs[-1].generation if runs else workload.generation - 1
         record = self.migrations.get(migration_id(workload.id, moved))
         if record is None or record.stage is migration.Stage.LOST:
             return
         if record.stage is not migration.Stage.RUNNING:
             if not record.restoring_at:
-                moved_at = int(runs[-1]["ended_at"])
+                moved_at = runs[-1].ended_at
                 step = migration.restoring(record, workload.restore_from, moved_at)
                 record = self.advance(workload, step)
             run = runs[-1]
-            told = {name: run[name] for name in ("lost_ms",) if name in run}
+            told: dict[str, Any] = {} if run.lost_ms is None else {"lost_ms": run.lost_ms}
             if saved := recovery.saved_usd(run):
                 told["saved_usd"] = saved
             record = self.advance(workload, migration.running(record, at, told))

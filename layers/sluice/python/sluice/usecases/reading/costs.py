@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.core.accounting.costs import Amount, Bill
 from sluice.core.accounting.usage_intervals import usage_intervals
 from sluice.core.intake.submission import GPUS
 from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.run import Run
 from sluice.usecases.reading.query import DAY_MS
 from sluice.usecases.request_errors import InvalidError
 from sluice.usecases.views import Json
@@ -22,14 +23,14 @@ PAGE = 2_000  # records that one question reads besides those that are on a clus
 GIB = 2**30
 MILLI = 1_000
 
-Group = Callable[[Workload, Mapping[str, Any]], str]
+Group = Callable[[Workload, Run], str]
 """The group of a run of a workload."""
 GROUPS: Mapping[str, Group] = {
     "queue": lambda w, _: w.queue,
     "user": lambda w, _: w.submitted_by,
     "namespace": lambda w, _: w.namespace,
     "workload": lambda w, _: f"{w.id} {w.name}",
-    "flavor": lambda _, run: str(run.get("flavor", "")),
+    "flavor": lambda _, run: run.flavor,
 }
 LABEL = "label:"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.core.accounting.costs import requested
 from sluice.core.accounting.recovery import has_moved, undone
@@ -109,9 +109,9 @@ def _paid(running: Sequence[Workload]) -> Json:
     cores: Counter[str] = Counter()
     for workload in running:
         cpu = requested(workload, present_run(workload)).get("cpu", 0)
-        cores[str(workload.machine.get("capacity", ""))] += cpu
+        cores[workload.machine.capacity] += cpu
     known = sum(cores.values()) - cores[""]
-    prices = [w.machine["usd_per_hour"] for w in running if "usd_per_hour" in w.machine]
+    prices = [p for w in running if (p := w.machine.usd_per_hour) is not None]
     return {
         "count": len(running),
         "usdPerHour": sum(prices),
@@ -122,14 +122,11 @@ def _paid(running: Sequence[Workload]) -> Json:
 
 def _recoveries(workloads: Iterable[Workload], since: int) -> Json:
     """Interrupted runs that others continue, and what of their work was done again."""
-    runs: list[Mapping[str, Any]] = [
-        run
-        for w in workloads
-        for run in undone(w.runs)
-        if has_moved(run) and run["ended_at"] >= since
+    runs = [
+        run for w in workloads for run in undone(w.runs) if has_moved(run) and run.ended_at >= since
     ]
     return {
-        "count": sum(run.get("why") != RESTORE for run in runs),
-        "lostWorkSeconds": sum(run.get("lost_ms", 0) for run in runs) / 1_000,
-        "lossesUntold": sum("lost_ms" not in run for run in runs),
+        "count": sum(run.why != RESTORE for run in runs),
+        "lostWorkSeconds": sum(run.lost_ms or 0 for run in runs) / 1_000,
+        "lossesUntold": sum(run.lost_ms is None for run in runs),
     }
