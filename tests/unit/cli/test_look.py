@@ -11,7 +11,7 @@ import yaml
 from sluice.core.clusters.capacity import Closure, PoolPlan
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
 from sluice.core.lifecycle.record import State
-from sluice.core.lifecycle.run import MachineShare
+from sluice.core.lifecycle.run import MachineShare, Run
 from sluice.core.migrations.losses import Loss
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterForbidden

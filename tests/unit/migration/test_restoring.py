@@ -173,7 +173,7 @@ def test_work_that_was_carried_over_in_vain_is_told_as_lost() -> None:
         options=options_of({"checkpoint": {"mode": "kubelet"}}),
     )  # fmt: skip
 
-    assert [run["lost_ms"] for run in undone(runs)] == [100, 0]
+    assert [run.lost_ms for run in undone(runs)] == [100, 0]
     found = recovery(row)
     assert (found.moves, found.lost_ms, found.standstill_ms, found.untold) == (1, 100, 40, 0)
     told = {

@@ -7,6 +7,7 @@ After every turn of a Lambda the invariants of the ledger hold (`World.check`); 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from sluice.core.accounting.recovery import recovery
