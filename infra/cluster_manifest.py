@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from infra.admission_policy import with_early_pass
+from infra.job_kinds import with_kinds
 
 _FOLDER = Path(__file__).parent
 _FILES = ("rbac.yaml", "admission-policy.yaml", "placeholders.yaml")
@@ -23,10 +24,10 @@ def cluster_manifest(
 ) -> list[dict[str, Any]]:
     """Return the objects of the files for these tenant namespaces.
 
-    A RoleBinding without a namespace is repeated for each, and the policy that looks at every Job
-    lets the good ones pass early; everything else is as written. `agent` fills in IMAGE,
-    DEPLOYMENT and CLUSTER of the node agent; without it there is none. `cedana` is
-    the account (NAMESPACE/NAME) that may create restored pods; without it nobody may.
+    A RoleBinding without a namespace is repeated for each, the kinds of jobs are filled in, and the
+    policy that looks at every Job lets the good ones pass early; everything else is as written.
+    `agent` fills in IMAGE, DEPLOYMENT and CLUSTER of the node agent; without it there is none.
+    `cedana` is the account (NAMESPACE/NAME) that may create restored pods; without it nobody may.
     """
     repeated = sorted(namespaces)
     texts = [(_FOLDER / name).read_text(encoding="utf-8") for name in _FILES]
@@ -35,7 +36,8 @@ def cluster_manifest(
         for name, value in agent.items():
             text = re.sub(rf"(: |=){name}$", rf"\g<1>{value}", text, flags=re.MULTILINE)
         texts.append(text)
-    documents = [document for text in texts for document in yaml.safe_load_all(text)]
+    templates = [template for text in texts for template in yaml.safe_load_all(text)]
+    documents = [document for template in templates for document in with_kinds(template)]
     if cedana:
         documents = [_with_cedana(document, cedana.replace("/", ":")) for document in documents]
     return [each for document in documents for each in _in_namespaces(document, repeated)]

@@ -106,10 +106,10 @@ def rendered(
     """The objects of a workload that was admitted as asked, or with these counts."""
     given = placement or Placement(0)
     placements = {
-        one["name"]: Placement(
-            (counts or {}).get(one["name"], one["count"]), given.node_labels, given.tolerations
+        pod_set.name: Placement(
+            (counts or {}).get(pod_set.name, pod_set.count), given.node_labels, given.tolerations
         )
-        for one in workload.pod_sets
+        for pod_set in workload.pod_sets
     }
     asked: dict[str, Any] = {
         "id": workload.id,
@@ -120,7 +120,7 @@ def rendered(
         "placements": placements,
         "options": workload.options,
     }
-    return render(kubernetes_object(json.loads(workload.manifest)), Run(**(asked | run)))
+    return render(kubernetes_object(workload.manifest), Run(**(asked | run)))
 
 
 def rendered_pod(workload: Accepted, **run: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from sluice.core.intake import documents, pod_security, vetting
 from sluice.core.intake.documents import ManifestReference
 from sluice.core.intake.pod_fields import FIELDS
 from sluice.core.intake.submission import Accepted, Rejected, submission
+from sluice.core.jobs.table import list_pod_sets
 from sluice.core.values import strict_json
 
 from tests.unit.submission.builders import (
@@ -114,14 +115,14 @@ def test_what_is_accepted_renders_to_what_is_allowed(document):
         if isinstance(decision, Rejected):
             continue
         *_, made = rendered(decision)
-        for name, _, job, path in vetting.jobs(made):
-            pod = job["template"]["spec"]
-            assert pod_security.violations(pod, PodSecurity.RESTRICTED, path) == [], name
+        for pods in list_pod_sets(made):
+            pod = pods.template["spec"]
+            assert pod_security.violations(pod, PodSecurity.RESTRICTED, pods.path) == [], pods.name
         assert vetting.vet(without_our_own(made), a_tenant()) == []
         assert rendered(decision) == rendered(decision)
         assert all(
-            one["count"] >= 1 and all(each > 0 for each in one["requests"].values())
-            for one in decision.pod_sets
+            pod_set.count >= 1 and all(amount > 0 for amount in pod_set.requests.values())
+            for pod_set in decision.pod_sets
         )
 
 

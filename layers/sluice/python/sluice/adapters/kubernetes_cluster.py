@@ -15,13 +15,13 @@ from urllib.parse import urlencode
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from sluice.core.jobs.table import KINDS as JOB_KINDS
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import AlreadyExists, Document
 
 # kind → (API path, plural, namespaced)
 KINDS = {
-    "Job": ("/apis/batch/v1", "jobs", True),
-    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets", True),
+    **{row.kind: (f"/apis/{row.api_version}", row.plural, True) for row in JOB_KINDS.values()},
     "Pod": ("/api/v1", "pods", True),
     "Node": ("/api/v1", "nodes", False),
     "PersistentVolume": ("/api/v1", "persistentvolumes", False),

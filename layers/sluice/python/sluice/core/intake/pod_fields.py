@@ -1,4 +1,6 @@
-"""What becomes of every field of a Job or JobSet manifest; a field without an entry is refused.
+"""What becomes of every field of a manifest; a field without an entry is refused.
+
+Types of single kinds of jobs are in `core.jobs`; metadata and pods of all kinds are here.
 
 An entry is `<treatment> <shape>`. Treatments:
 
@@ -16,23 +18,12 @@ v1alpha2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-FIELDS: Final[dict[str, dict[str, str]]] = {
-    "Job": {
-        "apiVersion": "pass str",
-        "kind": "pass str",
-        "metadata": "pass ObjectMeta",
-        "spec": "pass JobSpec",
-        "status": "sluice any",
-    },
-    "JobSet": {
-        "apiVersion": "pass str",
-        "kind": "pass str",
-        "metadata": "pass ObjectMeta",
-        "spec": "pass JobSetSpec",
-        "status": "sluice any",
-    },
+from sluice.core.jobs.table import KINDS
+
+_POD_FIELDS: Final[dict[str, dict[str, str]]] = {
     "ObjectMeta": {
         "annotations": "bounded {str}",
         "creationTimestamp": "sluice any",
@@ -50,79 +41,6 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "selfLink": "sluice any",
         "uid": "sluice any",
     },
-    "JobSpec": {
-        "activeDeadlineSeconds": "bounded int",
-        "backoffLimit": "bounded int",
-        "backoffLimitPerIndex": "bounded int",
-        "completionMode": "bounded str",
-        "completions": "bounded int",
-        "managedBy": "refused any",
-        "manualSelector": "refused any",
-        "maxFailedIndexes": "bounded int",
-        "parallelism": "bounded int",
-        "podFailurePolicy": "bounded PodFailurePolicy",
-        "podReplacementPolicy": "sluice str",
-        "selector": "refused any",
-        "successPolicy": "pass SuccessPolicy",
-        "suspend": "sluice bool",
-        "template": "pass PodTemplateSpec",
-        "ttlSecondsAfterFinished": "bounded int",
-    },
-    "PodFailurePolicy": {"rules": "pass [PodFailurePolicyRule]"},
-    "PodFailurePolicyRule": {
-        "action": "pass str",
-        "onExitCodes": "pass PodFailurePolicyOnExitCodesRequirement",
-        "onPodConditions": "pass [PodFailurePolicyOnPodConditionsPattern]",
-    },
-    "PodFailurePolicyOnExitCodesRequirement": {
-        "containerName": "pass str",
-        "operator": "pass str",
-        "values": "pass [int]",
-    },
-    "PodFailurePolicyOnPodConditionsPattern": {"status": "pass str", "type": "pass str"},
-    "SuccessPolicy": {"rules": "pass [SuccessPolicyRule]"},
-    "SuccessPolicyRule": {"succeededCount": "pass int", "succeededIndexes": "pass str"},
-    "JobSetSpec": {
-        "coordinator": "pass Coordinator",
-        "failurePolicy": "pass FailurePolicy",
-        "managedBy": "refused any",
-        "network": "pass Network",
-        "replicatedJobs": "bounded [ReplicatedJob]",
-        "startupPolicy": "pass StartupPolicy",
-        "successPolicy": "pass JobSetSuccessPolicy",
-        "suspend": "sluice bool",
-        "ttlSecondsAfterFinished": "bounded int",
-        "volumeClaimPolicies": "refused any",
-    },
-    "ReplicatedJob": {
-        "dependsOn": "pass [DependsOn]",
-        "groupName": "pass str",
-        "name": "bounded str",
-        "replicas": "bounded int",
-        "template": "pass JobTemplateSpec",
-    },
-    "JobTemplateSpec": {"metadata": "pass ObjectMeta", "spec": "pass JobSpec"},
-    "DependsOn": {"name": "pass str", "status": "pass str"},
-    "Network": {
-        "enableDNSHostnames": "pass bool",
-        "publishNotReadyAddresses": "pass bool",
-        "subdomain": "pass str",
-    },
-    "JobSetSuccessPolicy": {"operator": "pass str", "targetReplicatedJobs": "pass [str]"},
-    "FailurePolicy": {
-        "maxRestarts": "pass int",
-        "restartStrategy": "pass str",
-        "rules": "pass [FailurePolicyRule]",
-    },
-    "FailurePolicyRule": {
-        "action": "pass str",
-        "name": "pass str",
-        "onJobFailureMessagePatterns": "pass [str]",
-        "onJobFailureReasons": "pass [str]",
-        "targetReplicatedJobs": "pass [str]",
-    },
-    "StartupPolicy": {"startupPolicyOrder": "pass str"},
-    "Coordinator": {"jobIndex": "pass int", "podIndex": "pass int", "replicatedJob": "pass str"},
     "PodTemplateSpec": {"metadata": "pass ObjectMeta", "spec": "pass PodSpec"},
     "PodSpec": {
         "activeDeadlineSeconds": "bounded int",
@@ -438,14 +356,9 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
 _PLACEMENT = "Sluice places pods by flavor and queue; remove it and name a flavor in spec.placement"
 
 # What to do instead of a field that submitters may not write.
-HINTS: Final[dict[str, str]] = {
+_POD_HINTS: Final[dict[str, str]] = {
     "ObjectMeta.finalizers": "remove it; Sluice deletes what it creates",
     "ObjectMeta.ownerReferences": "remove it; Sluice owns what it creates",
-    "JobSpec.managedBy": "remove it; the Job controller of the cluster runs the Job",
-    "JobSpec.manualSelector": "remove it; the Job controller makes the selector",
-    "JobSpec.selector": "remove it; the Job controller makes the selector",
-    "JobSetSpec.managedBy": "remove it; the JobSet controller of the cluster runs the JobSet",
-    "JobSetSpec.volumeClaimPolicies": "remove it; ask for S3 with spec.volumes of a Workload",
     "PodSpec.affinity": _PLACEMENT,
     "PodSpec.ephemeralContainers": "remove it; ephemeral containers cannot be submitted",
     "PodSpec.hostAliases": "remove it; let the program use DNS names",
@@ -480,3 +393,10 @@ VOLUME_HINT: Final = (
     "this kind of volume is not offered; use emptyDir, ephemeral, or S3 with spec.volumes of a"
     " Workload"
 )
+
+FIELDS: Final[Mapping[str, Mapping[str, str]]] = _POD_FIELDS | {
+    name: entries for kind in KINDS.values() for name, entries in kind.fields.items()
+}
+HINTS: Final[Mapping[str, str]] = _POD_HINTS | {
+    name: hint for kind in KINDS.values() for name, hint in kind.hints.items()
+}

@@ -6,9 +6,10 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.config.pod_requests import jobs, parallel_pods
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
+from sluice.core.jobs.kind import set_at, value_at
+from sluice.core.jobs.table import kind_of, list_child_templates, list_pod_sets
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.options import CheckpointMode, FailureAction
 from sluice.core.migrations import cedana, gangs
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.config.model import PodSetAssignment, ResourceFlavor, Toleration
+    from sluice.core.jobs.kind import PodSetSpec
     from sluice.core.lifecycle.options import FailureRule, Options, S3Volume
 
 WORKLOAD: Final = "sluice.dev/workload"
@@ -95,7 +97,7 @@ class Run:
 def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
     """The objects to create, volumes first: PersistentVolume and claim per S3 volume, then the Job.
 
-    `manifest` is the vetted Job or JobSet (`submission.kubernetes_object` of the stored document).
+    `manifest` is the vetted job (`submission.kubernetes_object` of the stored document).
     The Job is suspended and named by workload and generation; volumes are named by workload
     alone, since they outlive a generation.
     """
@@ -110,15 +112,15 @@ def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
     }
     if run.restore_from:
         rendered["metadata"]["annotations"][RESTORE_FROM] = run.restore_from
-    spec = rendered["spec"]
-    spec["suspend"] = True
-    spec.setdefault("ttlSecondsAfterFinished", _TTL_SECONDS)
-    for pod_set, replicas, job, _ in jobs(rendered):
-        _job(job, replicas, pod_set, run)
-    for entry in spec.get("replicatedJobs") or []:
-        entry["template"]["spec"].pop("suspend", None)  # the JobSet suspends its Jobs
-        template = entry["template"].get("metadata") or {}
-        entry["template"]["metadata"] = _template_metadata(template, _labels(run))
+    kind = kind_of(rendered)
+    set_at(rendered, kind.suspend, value=True)
+    if kind.time_to_live and value_at(rendered, kind.time_to_live) is None:
+        set_at(rendered, kind.time_to_live, value=_TTL_SECONDS)
+    for pod_set in list_pod_sets(rendered):
+        _pod_set(pod_set, run)
+    for template in list_child_templates(rendered):
+        template["spec"].pop("suspend", None)  # their owner suspends these Jobs
+        template["metadata"] = _template_metadata(template.get("metadata") or {}, _labels(run))
     return [*_volumes(run), rendered]
 
 
@@ -143,24 +145,13 @@ def _template_metadata(written: Mapping[str, Any], labels: Mapping[str, str]) ->
     return metadata
 
 
-def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
-    placement = run.placements[pod_set]
-    if placement.count < replicas * parallel_pods(job):  # partial admission
-        job["parallelism"] = placement.count
-    # Only then is a pod replaced after it is gone, and two never run at once.
-    job["podReplacementPolicy"] = "Failed"
-    recovery = run.options.recovery
-    if recovery.retries is not None:
-        job["backoffLimit"] = recovery.retries
-    if longest := run.options.deadlines.max_runtime_seconds:
-        job.setdefault("activeDeadlineSeconds", longest)
-    template = job["template"]
+def _pod_set(pod_set: PodSetSpec, run: Run) -> None:
+    placement = run.placements[pod_set.name]
+    template = pod_set.template
     pod = template["spec"]
-    if pod["restartPolicy"] == "Never":  # Kubernetes knows failure policies for these pods only
-        policy = job.setdefault("podFailurePolicy", {})
-        own = _by_exit_code(recovery.rules)
-        policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *own, *policy.get("rules", [])]
-    labels = _labels(run) | {POD_SET: pod_set}
+    if pod_set.job is not None:
+        _job(pod_set.job, pod_set.count, placement, run)
+    labels = _labels(run) | {POD_SET: pod_set.name}
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
@@ -173,6 +164,23 @@ def _job(job: dict[str, Any], replicas: int, pod_set: str, run: Run) -> None:
     elif run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
+
+
+def _job(job: dict[str, Any], asked: int, placement: Placement, run: Run) -> None:
+    """Completes a JobSpec, of whose pod set `asked` pods were asked for."""
+    if placement.count < asked:  # partial admission
+        job["parallelism"] = placement.count
+    # Only then is a pod replaced after it is gone, and two never run at once.
+    job["podReplacementPolicy"] = "Failed"
+    recovery = run.options.recovery
+    if recovery.retries is not None:
+        job["backoffLimit"] = recovery.retries
+    if longest := run.options.deadlines.max_runtime_seconds:
+        job.setdefault("activeDeadlineSeconds", longest)
+    if job["template"]["spec"]["restartPolicy"] == "Never":  # failure policies need it
+        policy = job.setdefault("podFailurePolicy", {})
+        own = _by_exit_code(recovery.rules)
+        policy["rules"] = [copy.deepcopy(_IGNORE_DISRUPTION), *own, *policy.get("rules", [])]
 
 
 def _by_exit_code(rules: Iterable[FailureRule]) -> list[dict[str, Any]]:

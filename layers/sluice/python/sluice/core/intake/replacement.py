@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sluice.core.config.pod_requests import pod_requests
 from sluice.core.intake.rendering import Placement
+from sluice.core.jobs.pod_sets import pod_requests
 from sluice.core.lifecycle.stuck_pods import stuck
 from sluice.core.migrations.cpu_compatibility import node_labels
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from sluice.core.config.pod_requests import MIN_PARALLELISM
 from sluice.core.intake.workload_options import ANNOTATIONS
+from sluice.core.jobs.pod_sets import MIN_PARALLELISM
 
 QUEUE_LABELS: Final = ("sluice.dev/queue-name", "kueue.x-k8s.io/queue-name")
 PRIORITY_LABELS: Final = ("sluice.dev/priority", "kueue.x-k8s.io/priority-class")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.document import Flaw
-from sluice.core.config.pod_requests import MIN_PARALLELISM, PodSetRequests, jobs, pod_sets
 from sluice.core.config.spec_fields import SpecFields
 from sluice.core.intake import short_form, vetting, workload_options
 from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
@@ -18,20 +17,25 @@ from sluice.core.intake.reserved_names import (
     annotation_refusal,
     label_refusal,
 )
+from sluice.core.jobs.job import JOB
+from sluice.core.jobs.pod_sets import MIN_PARALLELISM, count_pod_sets
+from sluice.core.jobs.table import KINDS, kind_of, list_names, list_pod_sets
 from sluice.core.lifecycle.options import CheckpointMode, SecuritySettings
-from sluice.core.values.identity import canonical_json, digest, elsewhere_id, workload_id
+from sluice.core.lifecycle.record import PodSet
+from sluice.core.values.identity import digest, elsewhere_id, workload_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.config.tenants import Tenant
     from sluice.core.lifecycle.options import Options
 
-BATCH: Final = "batch/v1"
 NO_QUEUE: Final = "-"  # under this name rejected documents are listed that have no queue
-JOBSET: Final = "jobset.x-k8s.io/v1alpha2"
 MAX_ERRORS: Final = 50
-_KINDS: Final = {"Workload": API_VERSION, "Job": BATCH, "JobSet": JOBSET}
+_API_VERSIONS: Final = {
+    "Workload": API_VERSION,
+    **{kind.kind: kind.api_version for kind in KINDS.values()},
+}
 _SHOWN: Final = 500
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 _PREFIX: Final = re.compile(r"[a-z0-9][-a-z0-9.]{0,57}", re.ASCII)
@@ -44,8 +48,8 @@ class Accepted:
     """A workload to queue; its fields are those of the Workload record.
 
     `queue` is `namespace/localQueue`, still to be looked up, and so is `priority_class` (None:
-    the queue's default). `kind` is what runs it, Job or JobSet. `manifest` is the canonical JSON
-    of the document as submitted.
+    the queue's default). `kind` is what runs it, a row of core.jobs. `manifest` is the
+    document as submitted.
     """
 
     id: str
@@ -56,9 +60,9 @@ class Accepted:
     tenant: str
     digest: str
     priority_class: str | None
-    pod_sets: list[PodSetRequests]
+    pod_sets: tuple[PodSet, ...]
     options: Options
-    manifest: str
+    manifest: Mapping[str, Any]
     created_at: int
 
 
@@ -73,7 +77,6 @@ class Rejected:
     tenant: str
     digest: str
     errors: list[dict[str, str]]
-    manifest: str
     created_at: int
 
 
@@ -107,12 +110,12 @@ def submission(
         flaws.append(Flaw("", _key_path(body), "must be 1 to 63 of a-z, 0-9 and '-'"))
     name = _name(body, flaws)
     reading = _read(body, tenant, flaws)
-    sets: list[PodSetRequests] = []
+    pod_sets: tuple[PodSet, ...] = ()
     if reading is not None:
         found = vetting.vet(reading.job, tenant, reading.path)
         if not found and not any(flaw.field.startswith("spec.resources.") for flaw in flaws):
-            sets = pod_sets(vetting.without_nulls(reading.job), found, reading.path)
-            found += _too_much(sets, tenant, reading.path)
+            pod_sets = _pod_sets(reading, found)
+            found += _too_much(pod_sets, tenant, reading.path)
             found += _collisions(reading)
             found += _unfit_for_cedana(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
@@ -129,15 +132,15 @@ def submission(
         tenant=tenant.name,
         digest=digest(body),
         priority_class=reading.priority_class,
-        pod_sets=sets,
+        pod_sets=pod_sets,
         options=_with_security(reading.options, tenant),
-        manifest=canonical_json(body),
+        manifest=body,
         created_at=now_ms,
     )
 
 
 def kubernetes_object(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The Job or JobSet of a stored, accepted document, for `rendering.render`."""
+    """The job of a stored, accepted document, for `rendering.render`."""
     if document.get("kind") != "Workload":
         return dict(document)
     spec = document["spec"]
@@ -146,11 +149,11 @@ def kubernetes_object(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
     kind, version = body.get("kind"), body.get("apiVersion")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        flaws.append(Flaw("", "kind", f"{kind!r:.40} is not one of {', '.join(_KINDS)}"))
+    if not isinstance(kind, str) or kind not in _API_VERSIONS:
+        flaws.append(Flaw("", "kind", f"{kind!r:.40} is not one of {', '.join(_API_VERSIONS)}"))
         return None
-    if version != _KINDS[kind]:
-        flaws.append(Flaw("", "apiVersion", f"must be {_KINDS[kind]} for a {kind}"))
+    if version != _API_VERSIONS[kind]:
+        flaws.append(Flaw("", "apiVersion", f"must be {_API_VERSIONS[kind]} for a {kind}"))
         return None
     return (_workload if kind == "Workload" else _plain)(body, tenant, flaws)
 
@@ -187,11 +190,12 @@ def _compiled(spec: SpecFields, metadata: Mapping[str, Any]) -> short_form.Compi
                 spec.wrong(key, "stands in spec.job already; keep one of the two")
         job = spec.raw("job")
         if not isinstance(job, dict):
-            spec.wrong("job", "must be a Job or a JobSet")
+            spec.wrong("job", f"must be {list_names()}")
             job = {}
-        job = {"apiVersion": BATCH, "kind": "Job"} | job
-        if job["kind"] not in ("Job", "JobSet") or job["apiVersion"] != _KINDS[job["kind"]]:
-            spec.wrong("job", f"must be a Job of {BATCH} or a JobSet of {JOBSET}")
+        job = {"apiVersion": JOB.api_version, "kind": JOB.kind} | job
+        kind = KINDS.get(job["kind"]) if isinstance(job["kind"], str) else None
+        if kind is None or job["apiVersion"] != kind.api_version:
+            spec.wrong("job", f"must be {list_names()}")
         compiled = short_form.Compiled(job)
     else:
         compiled = short_form.compile_job(spec)
@@ -209,7 +213,7 @@ def _compiled(spec: SpecFields, metadata: Mapping[str, Any]) -> short_form.Compi
 
 
 def _plain(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
-    """A Job or JobSet whose labels and annotations say where it belongs."""
+    """A job whose labels and annotations say where it belongs."""
     del tenant  # a plain manifest asks for nothing that a tenant could be refused here
     metadata = body.get("metadata")
     if not isinstance(metadata, dict):
@@ -309,11 +313,15 @@ def _key_path(body: Mapping[str, Any]) -> str:
     return "metadata.annotations[sluice.dev/idempotency-key]"
 
 
-def _too_much(sets: Iterable[PodSetRequests], tenant: Tenant, path: str) -> list[Flaw]:
+def _pod_sets(reading: _Reading, flaws: list[Flaw]) -> tuple[PodSet, ...]:
+    counted = count_pod_sets(vetting.without_nulls(reading.job), flaws, reading.path)
+    return tuple(PodSet(s.name, s.count, dict(s.requests), s.min_count) for s in counted)
+
+
+def _too_much(pod_sets: Sequence[PodSet], tenant: Tenant, path: str) -> list[Flaw]:
     """The tenant's caps on one workload."""
-    sets = list(sets)
-    pods = sum(one["count"] for one in sets)
-    gpus = sum(one["count"] * one["requests"].get(gpu, 0) for one in sets for gpu in GPUS)
+    pods = sum(pod_set.count for pod_set in pod_sets)
+    gpus = sum(s.count * s.requests.get(gpu, 0) for s in pod_sets for gpu in GPUS)
     asked = ((pods, tenant.max_pods, "pods"), (gpus, tenant.max_gpus, "GPUs"))
     where = f"{path}.spec" if path else "spec"
     return [
@@ -326,8 +334,8 @@ def _too_much(sets: Iterable[PodSetRequests], tenant: Tenant, path: str) -> list
 def _collisions(reading: _Reading) -> list[Flaw]:
     """The Workload's volumes that clash with what its own verbatim Job has."""
     found: list[Flaw] = []
-    for _, _, job, _ in jobs(vetting.without_nulls(reading.job)):
-        pod = job["template"]["spec"]
+    for pod_set in list_pod_sets(vetting.without_nulls(reading.job)):
+        pod = pod_set.template["spec"]
         names = {volume.get("name") for volume in pod.get("volumes") or []}
         mounts = {
             mount.get("mountPath")
@@ -349,7 +357,7 @@ def _unfit_for_cedana(reading: _Reading) -> list[Flaw]:
         return []
     job = reading.job
     advice = "use kubelet or application"
-    if job["kind"] != "Job":
+    if not kind_of(job).adopts_pods:
         return [Flaw("", "kind", f"checkpoint.mode cedana is for Jobs only; {advice}")]
     spec, at = job["spec"], f"{reading.path}.spec" if reading.path else "spec"
     pods = max(spec.get("parallelism") or 1, spec.get("completions") or 1)
@@ -401,7 +409,6 @@ def _rejected(
         tenant=tenant.name,
         digest=digest(body),
         errors=shown,
-        manifest=canonical_json(body),
         created_at=now_ms,
     )
 

@@ -1,4 +1,4 @@
-"""Judges every field of a Job or JobSet against what its tenant may write."""
+"""Judges every field of a job's manifest against what its tenant may write."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.document import Flaw
-from sluice.core.config.pod_requests import jobs
 from sluice.core.config.spec_fields import amount
 from sluice.core.config.tenants import matches
 from sluice.core.intake import images, pod_security
 from sluice.core.intake.pod_fields import FIELDS, HINTS, VOLUME_HINT
 from sluice.core.intake.reserved_names import annotation_refusal, label_refusal, variable_refusal
+from sluice.core.jobs.field_rules import FieldRule, between, list_of, one_of, pattern
+from sluice.core.jobs.table import KINDS, kind_of, list_pod_sets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sluice.core.config.tenants import Tenant
+    from sluice.core.jobs.kind import PodSetSpec
 
 MAX_GRACE_SECONDS: Final = 90  # of the 120 seconds between a spot notice and the end
 _INT32: Final = 2**31 - 1
-_WEEK: Final = 7 * 86_400
 _MAX_RULES: Final = 19  # Kubernetes allows 20, and one is ours
 _MAX_LIST: Final = 10_000
 _EXPLAINED: Final = 100  # flaws that get a suggestion; finding one costs time
 _INT64: Final = 2**63 - 1
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-_SHORT_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,30}[a-z0-9])?", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 # No `|`, which separates flavor and resource in ledgers.
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?", re.ASCII)
@@ -140,13 +140,13 @@ Rule = Callable[[Any, str, _Vetting], str | None]
 
 
 def vet(manifest: Mapping[str, Any], tenant: Tenant, path: str = "") -> list[Flaw]:
-    """Everything that a submitted Job or JobSet may not hold; `path` is where it lies.
+    """Everything that a submitted job may not hold; `path` is where it lies.
 
     A manifest without flaws has the shapes that Kubernetes expects, and satisfies the tenant's
     Pod Security Standard once `pod_security.harden` has filled in what it leaves unsaid.
     """
     run = _Vetting(tenant)
-    kind = "JobSet" if manifest.get("kind") == "JobSet" else "Job"
+    kind = kind_of(manifest).kind
     run.struct(manifest, kind, path)
     _credentials(manifest, path, run)
     if run.misshapen == 0:
@@ -192,35 +192,18 @@ def _credentials(value: Any, path: str, run: _Vetting) -> None:
 
 def _whole(manifest: Mapping[str, Any], path: str, run: _Vetting) -> None:
     """Rules about fields that must exist, and about several fields together."""
-    at = f"{path}.spec" if path else "spec"
-    spec = manifest.get("spec")
-    if not spec:
-        return run.wrong(at, "is missing; a Job needs a pod template")
-    if manifest.get("kind") == "JobSet":
-        names = [entry.get("name") for entry in spec.get("replicatedJobs") or []]
-        if not names:
-            return run.wrong(f"{at}.replicatedJobs", "is missing; a JobSet needs at least one Job")
-        for place, name in enumerate(names):
-            if name is None or name in names[:place]:
-                run.wrong(f"{at}.replicatedJobs[{place}].name", "must be given, each name once")
-        for place, entry in enumerate(spec["replicatedJobs"]):
-            if not (entry.get("template") or {}).get("spec"):
-                run.wrong(f"{at}.replicatedJobs[{place}].template.spec", "is missing")
-                return None
-    for _, _, job, where in jobs(manifest, path):
-        _job(job, where, run)
-    return None
+    run.flaws += kind_of(manifest).check(manifest, path)
+    for pod_set in list_pod_sets(manifest, path):
+        _pod_set(pod_set, run)
 
 
-def _job(job: Mapping[str, Any], path: str, run: _Vetting) -> None:
-    pod = (job.get("template") or {}).get("spec")
-    at = f"{path}.template.spec"
+def _pod_set(pod_set: PodSetSpec, run: _Vetting) -> None:
+    pod = pod_set.template.get("spec")
+    at = f"{pod_set.template_path}.spec"
     if not pod:
         return run.wrong(at, "is missing; a Job needs a pod template")
-    if "restartPolicy" not in pod:
-        run.wrong(f"{at}.restartPolicy", 'is missing; write "Never" or "OnFailure"')
-    if "podFailurePolicy" in job and pod.get("restartPolicy") == "OnFailure":
-        run.wrong(f"{path}.podFailurePolicy", 'needs restartPolicy "Never" in the pod template')
+    if pod_set.job is not None:
+        _job(pod_set.job, pod, pod_set.path, run)
     if not pod.get("containers"):
         run.wrong(f"{at}.containers", "is missing; a pod needs at least one container")
     names: set[str] = set()
@@ -230,6 +213,14 @@ def _job(job: Mapping[str, Any], path: str, run: _Vetting) -> None:
     pod_security.harden(hardened, run.tenant.pod_security)
     run.flaws += pod_security.violations(hardened, run.tenant.pod_security, at)
     return None
+
+
+def _job(job: Mapping[str, Any], pod: Mapping[str, Any], path: str, run: _Vetting) -> None:
+    if "restartPolicy" not in pod:
+        where = f"{path}.template.spec.restartPolicy"
+        run.wrong(where, 'is missing; write "Never" or "OnFailure"')
+    if "podFailurePolicy" in job and pod.get("restartPolicy") == "OnFailure":
+        run.wrong(f"{path}.podFailurePolicy", 'needs restartPolicy "Never" in the pod template')
 
 
 def _container(container: Mapping[str, Any], path: str, names: set[str], run: _Vetting) -> None:
@@ -249,27 +240,9 @@ def _container(container: Mapping[str, Any], path: str, names: set[str], run: _V
         run.wrong(f"{path}.volumeMounts", "two mounts share a mountPath; give each its own")
 
 
-def _between(least: int, most: int) -> Rule:
-    def rule(value: int, _path: str, _run: _Vetting) -> str | None:
-        if least <= value <= most:
-            return None
-        return f"{value} is out of bounds; write a whole number from {least} to {most}"
-
-    return rule
-
-
-def _one_of(*choices: str) -> Rule:
-    def rule(value: str, _path: str, _run: _Vetting) -> str | None:
-        return None if value in choices else f"{value[:40]!r} is not one of {', '.join(choices)}"
-
-    return rule
-
-
-def _pattern(pattern: re.Pattern[str], words: str) -> Rule:
-    def rule(value: str, _path: str, _run: _Vetting) -> str | None:
-        return None if pattern.fullmatch(value) else f"{value[:40]!r} is not valid; use {words}"
-
-    return rule
+def _anyone(rule: FieldRule) -> Rule:
+    """A rule that is the same for every tenant."""
+    return lambda value, _path, _run: rule(value)
 
 
 def _registered(what: str, grant: str, key: str = "name") -> Rule:
@@ -310,13 +283,6 @@ def _image(value: str, _path: str, run: _Vetting) -> str | None:
     return images.refusal(value, tenant.images, require_digest=tenant.require_digest)
 
 
-def _list_of(least: int, most: int, what: str) -> Rule:
-    def rule(value: list[Any], _path: str, _run: _Vetting) -> str | None:
-        return None if least <= len(value) <= most else f"must have {least} to {most} {what}"
-
-    return rule
-
-
 def _token(value: bool, _path: str, _run: _Vetting) -> str | None:
     return "must be false; pods get their identity from the platform" if value else None
 
@@ -355,41 +321,29 @@ def _variable(value: str, _path: str, run: _Vetting) -> str | None:
     return variable_refusal(value, run.tenant.environment)
 
 
-_OBJECT_NAME = _pattern(_NAME, "at most 63 of a-z, 0-9, '-' and '.'")
-_DNS_LABEL = _pattern(_LABEL, "at most 63 of a-z, 0-9 and '-'")
-_COUNT = _between(1, _INT32)
+_OBJECT_NAME = _anyone(pattern(_NAME, "at most 63 of a-z, 0-9, '-' and '.'"))
+_DNS_LABEL = _anyone(pattern(_LABEL, "at most 63 of a-z, 0-9 and '-'"))
 _SECRET = _registered("Secret", "secrets")
 _CONFIG_MAP = _registered("ConfigMap", "config_maps")
 
 # One rule for each `bounded` field: a message, or None; a rule may also report deeper paths.
-RULES: Final[dict[str, Rule]] = {
+_TENANT_RULES: Final[dict[str, Rule]] = {
     "ObjectMeta.annotations": _annotations,
     "ObjectMeta.labels": _labels,
     "ObjectMeta.name": _OBJECT_NAME,
     "JobSpec.activeDeadlineSeconds": _deadline,
-    "JobSpec.backoffLimit": _between(0, 10_000),
-    "JobSpec.backoffLimitPerIndex": _between(0, 10_000),
-    "JobSpec.completionMode": _one_of("Indexed", "NonIndexed"),
-    "JobSpec.completions": _COUNT,
-    "JobSpec.maxFailedIndexes": _between(0, 100_000),
-    "JobSpec.parallelism": _COUNT,
     "JobSpec.podFailurePolicy": _policy,
-    "JobSpec.ttlSecondsAfterFinished": _between(60, _WEEK),
-    "JobSetSpec.replicatedJobs": _list_of(1, 50, "entries"),
-    "JobSetSpec.ttlSecondsAfterFinished": _between(60, _WEEK),
-    "ReplicatedJob.name": _pattern(_SHORT_LABEL, "at most 32 of a-z, 0-9 and '-'"),
-    "ReplicatedJob.replicas": _COUNT,
     "PodSpec.activeDeadlineSeconds": _deadline,
     "PodSpec.automountServiceAccountToken": _token,
-    "PodSpec.containers": _list_of(1, 50, "containers"),
+    "PodSpec.containers": _anyone(list_of(1, 50, "containers")),
     "PodSpec.imagePullSecrets": _pull_secrets,
-    "PodSpec.initContainers": _list_of(0, 50, "containers"),
+    "PodSpec.initContainers": _anyone(list_of(0, 50, "containers")),
     "PodSpec.os": _linux,
-    "PodSpec.restartPolicy": _one_of("Never", "OnFailure"),
-    "PodSpec.schedulerName": _one_of("default-scheduler"),
+    "PodSpec.restartPolicy": _anyone(one_of("Never", "OnFailure")),
+    "PodSpec.schedulerName": _anyone(one_of("default-scheduler")),
     "PodSpec.serviceAccount": _account,
     "PodSpec.serviceAccountName": _account,
-    "PodSpec.terminationGracePeriodSeconds": _between(0, MAX_GRACE_SECONDS),
+    "PodSpec.terminationGracePeriodSeconds": _anyone(between(0, MAX_GRACE_SECONDS)),
     "Container.image": _image,
     "Container.name": _DNS_LABEL,
     "Container.resources": _resources,
@@ -399,8 +353,8 @@ RULES: Final[dict[str, Rule]] = {
     "EnvFromSource.configMapRef": _CONFIG_MAP,
     "EnvFromSource.prefix": _variable,
     "EnvFromSource.secretRef": _SECRET,
-    "Probe.terminationGracePeriodSeconds": _between(0, MAX_GRACE_SECONDS),
-    "VolumeMount.mountPropagation": _one_of("None"),
+    "Probe.terminationGracePeriodSeconds": _anyone(between(0, MAX_GRACE_SECONDS)),
+    "VolumeMount.mountPropagation": _anyone(one_of("None")),
     "Volume.configMap": _CONFIG_MAP,
     "Volume.name": _DNS_LABEL,
     "Volume.persistentVolumeClaim": _registered("claim", "claims", "claimName"),
@@ -408,4 +362,7 @@ RULES: Final[dict[str, Rule]] = {
     "ImageVolumeSource.reference": _image,
     "VolumeProjection.configMap": _CONFIG_MAP,
     "VolumeProjection.secret": _SECRET,
+}
+RULES: Final[Mapping[str, Rule]] = _TENANT_RULES | {
+    name: _anyone(rule) for kind in KINDS.values() for name, rule in kind.rules.items()
 }

@@ -1,4 +1,4 @@
-"""What the status of a Kubernetes Job, JobSet or Pod says, in Sluice's words."""
+"""What the status of a job of any kind, or of a pod, says in Sluice's words."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from sluice.core.jobs.kind import value_at
+from sluice.core.jobs.table import MAKERS_OF_JOBS, kind_of
+
 WORKLOAD_LABEL = "sluice.dev/workload"
 GENERATION_LABEL = "sluice.dev/generation"
 STAND_IN = "sluice.dev/restore"
 """Finalizer of a pod in whose place another one is restored, by somebody else and at any time."""
-SUCCEEDED = {"Complete", "Completed", "SuccessCriteriaMet"}
-_FINAL = {"Complete": True, "Completed": True, "Failed": False}
 
 TOO_LONG = "DeadlineExceeded"  # why a Job failed that ran for its activeDeadlineSeconds
 
@@ -28,9 +29,9 @@ def owner(document: Document) -> tuple[str, int] | None:
 
 
 def child(document: Document) -> bool:
-    """Whether this is a Job that a JobSet made: the JobSet speaks for it."""
+    """Whether another job of ours, such as a JobSet, made this Job: that one speaks for it."""
     owners = document["metadata"].get("ownerReferences") or ()
-    return any(owner["kind"] == "JobSet" for owner in owners)
+    return any(owner["kind"] in MAKERS_OF_JOBS for owner in owners)
 
 
 def outcome(job: Document) -> Document | None:
@@ -42,7 +43,7 @@ def outcome(job: Document) -> Document | None:
     if reason == TOO_LONG and (longest := job["spec"].get("activeDeadlineSeconds")):
         message = f"it ran longer than the {longest} s of deadlines.maxRuntime ({TOO_LONG})"
     return {
-        "succeeded": _FINAL[condition["type"]],
+        "succeeded": condition["type"] in kind_of(job).succeeded,
         "reason": reason,
         "message": message,
         **_indexes(job),
@@ -51,8 +52,10 @@ def outcome(job: Document) -> Document | None:
 
 def _final(job: Document) -> Document | None:
     """The condition that says that the Job has ended."""
+    kind = kind_of(job)
     for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition["status"] == "True" and condition["type"] in _FINAL:
+        ends = condition["type"] in (*kind.succeeded, *kind.failed)
+        if condition["status"] == "True" and ends:
             return dict(condition)
     return None
 
@@ -86,17 +89,14 @@ def _ranges(members: set[int]) -> str:
 
 def ended_at(job: Document) -> int:
     """When a Job came to its end, in epoch ms; 0 if it has not, or does not say when."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition["status"] == "True" and condition["type"] in _FINAL:
-            text = condition.get("lastTransitionTime")
-            return _epoch_ms(text) if text else 0
-    return 0
+    text = (_final(job) or {}).get("lastTransitionTime")
+    return _epoch_ms(text) if text else 0
 
 
 def ended_by_deletion(job: Document) -> bool:
     """Whether a failure only says that the Job's pods obeyed when it was deleted."""
     condition, deleted_at = _final(job), job["metadata"].get("deletionTimestamp")
-    if condition is None or not deleted_at or _FINAL[condition["type"]]:
+    if condition is None or not deleted_at or condition["type"] in kind_of(job).succeeded:
         return False
     # Both are of the API server's form, in whole seconds: text compares as time does.
     return str(condition.get("lastTransitionTime") or deleted_at) >= str(deleted_at)
@@ -121,24 +121,12 @@ def ready_at(pods: Iterable[Document]) -> int:
 
 def all_ready(job: Document) -> bool:
     """Whether every pod that should run is ready or already done."""
-    status, spec = job.get("status") or {}, job["spec"]
-    if "replicatedJobs" in spec:
-        statuses = status.get("replicatedJobsStatus") or ()
-        ready = {
-            entry["name"]: entry.get("ready", 0) + entry.get("succeeded", 0) for entry in statuses
-        }
-        return all(
-            ready.get(replicated["name"], 0) >= replicated.get("replicas", 1)
-            for replicated in spec["replicatedJobs"]
-        )
-    wanted = spec.get("parallelism", 1)
-    if (completions := spec.get("completions")) is not None:
-        wanted = min(wanted, completions)
-    return bool(status.get("ready", 0) + status.get("succeeded", 0) >= wanted)
+    kind = kind_of(job)
+    return kind.all_ready is not None and kind.all_ready(job)
 
 
 def suspended(job: Document) -> bool:
-    return bool(job["spec"].get("suspend"))
+    return bool(value_at(job, kind_of(job).suspend))
 
 
 def exit_codes(pods: Iterable[Document]) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sluice.core.config.pod_requests import jobs
+from sluice.core.jobs.table import kind_of, list_pod_sets
 from sluice.core.lifecycle.record import Workload
 
 Document = Mapping[str, Any]
@@ -56,8 +56,9 @@ def why_no_set(workload: Workload, job: Document | None, pods: Sequence[Document
         return f"a gang of {expected} pods is larger than a set of {MOST_PARTS} dumps"
     if job is None:
         return "its Job is gone"
-    for _, _, spec, _ in jobs(job):
-        if spec.get("completionMode", _default_mode(job)) != "Indexed":
+    for pod_set in list_pod_sets(job):
+        spec = pod_set.job or {}
+        if spec.get("completionMode", kind_of(job).completion_mode) != "Indexed":
             return "pods without a completion index cannot be told apart, so none gets its own dump"
         together = spec.get("parallelism", 1)
         if spec.get("completions", together) != together:
@@ -68,10 +69,6 @@ def why_no_set(workload: Workload, job: Document | None, pods: Sequence[Document
     if len(names) != expected or len(pods) != expected:
         return f"{len(names)} of {expected} members run: what has ended has nothing to dump"
     return ""
-
-
-def _default_mode(job: Document) -> str:
-    return "Indexed" if job.get("kind") == "JobSet" else "NonIndexed"
 
 
 def most_on_one_node(pods: Sequence[Document]) -> int:

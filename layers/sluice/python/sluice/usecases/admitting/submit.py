@@ -14,7 +14,7 @@ from sluice.core.intake import documents
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.lifecycle.record import PodSet, State, Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
 from sluice.core.values.mistakes import mistake
@@ -259,14 +259,10 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         message = f"WorkloadPriorityClass {unknown.wanted} does not exist; known: {known}"
         field = f"spec.pendingPolicy[{unknown.number}].priority"
         return rejected(found, Reason.SCHEMA_INVALID, [{"field": field, "message": message}]), None
-    pod_sets = tuple(
-        PodSet(s["name"], s["count"], dict(s["requests"]), s.get("min_count"))
-        for s in found.pod_sets
-    )
     root = queues.root_of(local.cluster_queue)
     ignores = config.policies.of(root).ignore_undeclared
     if problem := explain_impossible(
-        queues, local.cluster_queue, pod_sets, ignore_undeclared=ignores
+        queues, local.cluster_queue, found.pod_sets, ignore_undeclared=ignores
     ):
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
@@ -280,7 +276,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         return rejected(
             found, Reason.SCHEMA_INVALID, [{"field": "spec.checkpoint.mode", "message": message}]
         ), None
-    manifest: Document = json.loads(found.manifest)
+    manifest = dict(found.manifest)
     workload = _record(found, State.PENDING)
     queued = replace(
         workload,
@@ -288,7 +284,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         root=root,
         priority=priority.value if priority else 0,
         priority_class=priority.name if priority else "",
-        pod_sets=pod_sets,
+        pod_sets=found.pod_sets,
         options=options,
         labels=(manifest.get("metadata") or {}).get("labels") or {},
         kind=found.kind,

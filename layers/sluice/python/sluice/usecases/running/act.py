@@ -12,6 +12,8 @@ from sluice.core.clusters.quarantine import avoiding
 from sluice.core.config.model import ResourceFlavor
 from sluice.core.intake.rendering import Run, placement, render
 from sluice.core.intake.submission import kubernetes_object
+from sluice.core.jobs.kind import nested
+from sluice.core.jobs.table import kind_of
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import (
@@ -291,5 +293,5 @@ def start(cluster: Cluster, workload: Workload, job: Document) -> None:
     # Who has set which of its fields is nearly half of a Job, worked out anew for each write to it
     # until the list is emptied in this way; nobody asks, since a Job is never applied.
     released = {"uid": workload.uid, "managedFields": [{}]}
-    patch = {"metadata": released, "spec": {"suspend": False}}
+    patch = {"metadata": released, **nested(kind_of(job).suspend, value=False)}
     cluster.patch(workload.kind, metadata["namespace"], metadata["name"], patch)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.inventory import newest_by_node
 from sluice.core.clusters.job_assessment import list_lost_commands, list_orphans
+from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
 from sluice.errors import ClusterError
@@ -35,7 +36,7 @@ from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.running.problems import Problems
 from sluice.usecases.running.update_records import UpdateRecords
 
-WATCHED = ("Job", "JobSet", "Pod")
+WATCHED = (*KINDS, "Pod")
 NOT_FOUND = 404
 RESEND_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
@@ -249,6 +250,6 @@ def list_kind(cluster: Cluster, kind: str) -> tuple[list[Document], str]:
     try:
         return cluster.list(kind, selector=SELECTOR)
     except ClusterError as error:
-        if error.status == NOT_FOUND and kind == "JobSet":
-            return [], ""  # JobSet is an add-on
+        if error.status == NOT_FOUND and kind in KINDS and not KINDS[kind].built_in:
+            return [], ""  # its controller is not installed
         raise

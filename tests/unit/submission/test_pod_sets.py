@@ -1,7 +1,8 @@
 """How much a manifest needs: Kubernetes' arithmetic of pods, Kueue's of Jobs."""
 
 import pytest
-from sluice.core.config.pod_requests import pod_requests
+from sluice.core.jobs.pod_sets import pod_requests
+from sluice.core.lifecycle.record import PodSet
 
 from tests.unit.submission.builders import (
     a_container,
@@ -61,7 +62,7 @@ def test_as_many_pods_as_run_together_are_counted(parallelism, completions, coun
     asked = {"parallelism": parallelism, "completions": completions}
     job = a_job(**{key: value for key, value in asked.items() if value})
 
-    assert [one["count"] for one in accepted(job).pod_sets] == [count]
+    assert [pod_set.count for pod_set in accepted(job).pod_sets] == [count]
 
 
 def test_a_jobset_has_a_pod_set_per_replicated_job():
@@ -73,7 +74,7 @@ def test_a_jobset_has_a_pod_set_per_replicated_job():
     found = accepted(job_set)
 
     assert found.kind == "JobSet"
-    assert [(one["name"], one["count"]) for one in found.pod_sets] == [
+    assert [(pod_set.name, pod_set.count) for pod_set in found.pod_sets] == [
         ("driver", 1),
         ("workers", 12),
     ]
@@ -86,7 +87,7 @@ def test_partial_admission_has_a_minimum(annotation):
     job = a_job(parallelism=10, completions=10)
     job["metadata"]["annotations"] = {annotation: "4"}
 
-    assert accepted(job).pod_sets[0]["min_count"] == 4
+    assert accepted(job).pod_sets[0].min_count == 4
     job["metadata"]["annotations"] = {annotation: "11"}
     assert f"metadata.annotations[{annotation}]" in errors(job)
 
@@ -106,7 +107,7 @@ def test_the_short_form_has_arrays_minimums_and_devices():
     array = accepted(a_workload(array="0-99%10", minParallelism=2, resources={"gpu": 1}))
 
     (pods,) = array.pod_sets
-    assert pods == {"name": "main", "count": 10, "min_count": 2, "requests": {"nvidia.com/gpu": 1}}
+    assert pods == PodSet("main", 10, {"nvidia.com/gpu": 1}, min_count=2)
 
 
 @pytest.mark.parametrize("amount", ["1.5", "500m"])

@@ -1,68 +1,62 @@
-"""Counts what a Job or JobSet needs: pod sets with whole-number requests per pod."""
+"""Counts what a job needs: pod sets with whole-number requests per pod."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.document import Flaw
 from sluice.core.config.spec_fields import amount
+from sluice.core.jobs.table import kind_of, list_pod_sets
 from sluice.core.values.quantity import MAX_AMOUNT, format_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-JOB_POD_SET: Final = "main"
+    from sluice.core.jobs.kind import PodSetSpec
+
 MIN_PARALLELISM: Final = ("sluice.dev/min-parallelism", "kueue.x-k8s.io/job-min-parallelism")
 
 
-class PodSetRequests(TypedDict):
+@dataclass(frozen=True, slots=True)
+class PodSetRequests:
     """Equal pods: how many, and what each requests in base units (millicores, bytes, counts)."""
 
     name: str
     count: int
-    requests: dict[str, int]
-    min_count: NotRequired[int]
+    requests: Mapping[str, int]
+    min_count: int | None = None
 
 
-def pod_sets(
+def count_pod_sets(
     manifest: Mapping[str, Any], flaws: list[Flaw], path: str = ""
 ) -> list[PodSetRequests]:
-    """The pod sets of a Job or JobSet whose fields have the right shapes.
+    """The pod sets of a job whose fields have the right shapes.
 
     Flaws are added with paths below `path`; the answer is complete only if there are none.
     """
-    sets = [_pod_set(name, count, job, flaws, at) for name, count, job, at in jobs(manifest, path)]
-    minimum = min_parallelism(manifest)
-    if minimum is not None and manifest.get("kind") == "JobSet":
-        text = "is for Jobs; a JobSet starts whole or not at all"
+    sets = [_count(pod_set, flaws) for pod_set in list_pod_sets(manifest, path)]
+    kind, minimum = kind_of(manifest), min_parallelism(manifest)
+    if minimum is not None and not kind.partial_admission:
+        text = f"is for Jobs; a {kind.kind} starts whole or not at all"
         flaws.append(Flaw("", _joined(path, f"metadata.annotations[{minimum[0]}]"), text))
     elif minimum is not None:
         least = int(minimum[1]) if minimum[1].isascii() and minimum[1][:9].isdigit() else 0
-        if not 1 <= least <= sets[0]["count"]:
-            text = f"must be a whole number from 1 to the {sets[0]['count']} pods of the Job"
+        if not 1 <= least <= sets[0].count:
+            text = f"must be a whole number from 1 to the {sets[0].count} pods of the Job"
             flaws.append(Flaw("", _joined(path, f"metadata.annotations[{minimum[0]}]"), text))
-        elif least < sets[0]["count"]:
-            sets[0]["min_count"] = least
-    for one in sets:
-        for resource, each in one["requests"].items():
-            if each * one["count"] > MAX_AMOUNT:
-                amounts = f"{one['count']} pods times {format_quantity(resource, each)} {resource}"
+        elif least < sets[0].count:
+            sets[0] = replace(sets[0], min_count=least)
+    for pod_set in sets:
+        for resource, amount_per_pod in pod_set.requests.items():
+            if amount_per_pod * pod_set.count > MAX_AMOUNT:
+                amounts = (
+                    f"{pod_set.count} pods times {format_quantity(resource, amount_per_pod)}"
+                    f" {resource}"
+                )
                 text = f"{amounts} are more than any cluster has"
                 flaws.append(Flaw("", _joined(path, "spec"), f"{text}; ask for less"))
     return sets
-
-
-def jobs(
-    manifest: Mapping[str, Any], path: str = ""
-) -> Iterator[tuple[str, int, dict[str, Any], str]]:
-    """Pod set name, number of Jobs, JobSpec and its path, for each Job of a manifest."""
-    spec = manifest["spec"]
-    if manifest.get("kind") != "JobSet":
-        yield JOB_POD_SET, 1, spec, _joined(path, "spec")
-        return
-    for place, entry in enumerate(spec.get("replicatedJobs") or []):
-        at = _joined(path, f"spec.replicatedJobs[{place}].template.spec")
-        yield entry.get("name", ""), entry.get("replicas", 1), entry["template"]["spec"], at
 
 
 def min_parallelism(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -72,13 +66,6 @@ def min_parallelism(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
         if name in annotations:
             return name, str(annotations[name])
     return None
-
-
-def parallel_pods(job: Mapping[str, Any]) -> int:
-    """The most pods of one Job that run together."""
-    together: int = job.get("parallelism", 1)
-    completions: int | None = job.get("completions")
-    return together if completions is None else min(together, completions)
 
 
 def pod_requests(pod: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[str, int]:
@@ -106,16 +93,14 @@ def pod_requests(pod: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[s
     return {resource: each for resource, each in main.items() if each}
 
 
-def _pod_set(
-    name: str, jobs_: int, job: dict[str, Any], flaws: list[Flaw], path: str
-) -> PodSetRequests:
+def _count(pod_set: PodSetSpec, flaws: list[Flaw]) -> PodSetRequests:
     known = len(flaws)
-    requests = pod_requests(job["template"]["spec"], flaws, f"{path}.template.spec")
+    at = f"{pod_set.template_path}.spec"
+    requests = pod_requests(pod_set.template["spec"], flaws, at)
     if not requests and len(flaws) == known:  # a wrong amount is not a missing one
         text = 'is missing; say what a pod needs, for example {"cpu": "1", "memory": "2Gi"}'
-        field = f"{path}.template.spec.containers[0].resources.requests"
-        flaws.append(Flaw("", field, text))
-    return PodSetRequests(name=name, count=jobs_ * parallel_pods(job), requests=requests)
+        flaws.append(Flaw("", f"{at}.containers[0].resources.requests", text))
+    return PodSetRequests(pod_set.name, pod_set.count, requests)
 
 
 def _requests(holder: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[str, int]:

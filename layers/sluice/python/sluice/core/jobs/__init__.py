@@ -1,0 +1,1 @@
+"""The kinds of jobs that Sluice runs: one row of one table each."""
