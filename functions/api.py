@@ -22,8 +22,6 @@ def handler(
 ) -> dict[str, Any]:
     """Every refusal is an answer; only our own faults end as status 500, with the request's id."""
     account = context.invoked_function_arn.split(":")[4]
-    if "Records" in event:
-        return hear(event, account)
     try:
         return response(200, (api or bootstrap.api())(event, account=account))
     except RequestError as error:
@@ -31,16 +29,3 @@ def handler(
     except Exception:
         logger.exception("request failed")
         return fault_response(context.aws_request_id)
-
-
-def hear(event: dict[str, Any], account: str) -> dict[str, Any]:
-    """Answers of admission checks, by a queue; only our own faults bring one again."""
-    failed: list[str] = []
-    for record in event["Records"]:
-        try:
-            if refused := bootstrap.heard_answers().take(record["body"], account=account):
-                logger.warning("answer not taken", extra={"cause": refused})
-        except Exception:  # its neighbours go on
-            logger.exception("answer not recorded")
-            failed.append(record["messageId"])
-    return {"batchItemFailures": [{"itemIdentifier": message} for message in failed]}

@@ -14,6 +14,7 @@ from infra import code
 from infra.drills import Drills
 from infra.function import SluiceFunction
 from infra.functions import FUNCTIONS, FunctionShape
+from infra.policies import Policies
 from infra.published import Published
 from infra.queues import Queues, restrict_senders
 from infra.rules import accept_submissions, hear_answers, hear_of_ends, hear_of_machines
@@ -61,6 +62,14 @@ class ControlStack(cdk.Stack):
         self._drills = (
             Drills(self, "Drills", name=configuration.name) if configuration.drills else None
         )
+        api = self.functions.get("api")
+        self._policies = Policies(
+            self,
+            "Policies",
+            prefix=configuration.parameter_prefix,
+            api=api.function if api else None,
+            queues=self.queues,
+        )
         self._publish()
 
     def _functions(self) -> dict[str, SluiceFunction]:
@@ -100,11 +109,15 @@ class ControlStack(cdk.Stack):
                 environment.queue_url(name): self.queues.main[name].queue_url
                 for name in sorted({*shape.sends, *shape.inspects})
             }
-            | {
-                environment.dead_letters_url(name): queue.queue_url
-                for name, queue in self.queues.all_dead.items()
+            | (
+                {
+                    environment.DEAD_LETTERS: ",".join(
+                        f"{name}={queue.queue_name}" for name, queue in self.queues.all_dead.items()
+                    )
+                }
                 if shape.empties_dead_letters
-            }
+                else {}
+            )
             | {
                 environment.function_name(name): functions[name].function.function_name
                 for name in shape.invokes
@@ -221,6 +234,7 @@ class ControlStack(cdk.Stack):
                     f"functions/{name}": function.function.function_name
                     for name, function in self.functions.items()
                 },
+                **{f"policies/{name}": arn for name, arn in self._policies.arns.items()},
                 "bus": self.bus.event_bus_name,
                 **self._api_address(),
                 **({"drill": self._drills.template.attr_id} if self._drills else {}),

@@ -1,4 +1,4 @@
-"""The ten Lambdas as data: size, and every right, counted by hand.
+"""The eleven Lambdas as data: size, and every right, counted by hand.
 
 A function's environment follows from its rights, so it knows the name of nothing that it may
 not use. docs/architecture.md tells what each one does.
@@ -176,6 +176,17 @@ FUNCTIONS = (
         answers_tasks=True,
     ),
     FunctionShape(
+        name="answer",
+        timeout_seconds=30,
+        memory_mb=256,
+        tables={
+            "Workloads": ("GetItem", "UpdateItem"),
+            "Catalog": _CATALOG,
+            "Timeline": _FAULTS,
+        },
+        sends=("kicks",),
+    ),
+    FunctionShape(
         name="api",
         timeout_seconds=30,
         memory_mb=512,
@@ -201,7 +212,7 @@ FUNCTIONS = (
         lists=("logs/", "checkpoints/", "passes/"),
         sends=("kicks", "commands", "interruptions"),
         inspects=("submissions", "kicks", "commands", "interruptions", "completions", "answers"),
-        invokes=("submit", "admit", "act", "provision", "interrupt", "complete"),
+        invokes=("submit", "admit", "act", "provision", "interrupt", "complete", "answer"),
         empties_dead_letters=True,
         cluster_group="sluice:api",
     ),

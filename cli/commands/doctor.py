@@ -53,7 +53,7 @@ def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     Exit code 1 if anything failed.
     """
     findings: list[Json] = []
-    for check in (_settings, _credentials, _queues, _api):
+    for check in (_settings, _credentials, _invocation, _queues, _api):
         try:
             findings += [asdict(finding) for finding in check(app)]
         except SluiceClientError as error:
@@ -83,6 +83,25 @@ def _credentials(app: App) -> Iterator[Finding]:
     except (BotoCoreError, ClientError) as error:
         raise from_aws(error) from error
     yield Finding("credentials", OK, identity["Arn"])
+
+
+def _invocation(app: App) -> Iterator[Finding]:
+    """Whether these credentials may call the api past its address, as any identity they like."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
+
+    try:
+        name = app.aws.published("functions/api").value
+        app.aws.client("lambda").invoke(FunctionName=name, InvocationType="DryRun")
+    except (ClientError, SluiceError):
+        yield Finding("direct invoke", OK, "refused: the api is reached by its address only")
+        return
+    yield Finding(
+        "direct invoke",
+        WARN,
+        "your credentials may invoke the function `api` directly, as any identity: who may do"
+        " that is administrator",
+        "attach the published policy (output PoliciesSubmitter) instead of lambda:InvokeFunction",
+    )
 
 
 def _queues(app: App) -> Iterator[Finding]:

@@ -90,6 +90,15 @@ class Signer:
         return {"accountId": self.account, "userArn": arn, "userId": user_id, "callerId": user_id}
 
 
+def context_of(method: str, signer: Signer) -> dict[str, Any]:
+    """What a Function URL tells of a request. Source: Lambda Developer Guide, payload format."""
+    return {
+        "domainName": "u1.lambda-url.us-east-1.on.aws",
+        "http": {"method": method},
+        "authorizer": {"iam": signer.iam},
+    }
+
+
 ADMIN = Signer("Platform", "AROAPLATFORM")
 RED = Signer("Red", "AROARED")
 BLUE = Signer("Blue", "AROABLUE")
@@ -247,7 +256,7 @@ class ControlPlane:
             MigrationRequests(
                 query, self.migrations, self.archives, self.interruptions, self.clock
             ),
-            Answer(query, self.workloads, self.kicks, self.clock),
+            Answer(self.workloads, self.kicks, self.clock),
             DeclareLost(self.workloads, self.catalog, self.nodes, self.kicks, self.clock),
             Drain(self.workloads, self.catalog, self.kicks, apply),
             LedgerAudit(query),
@@ -268,7 +277,7 @@ class ControlPlane:
         event = {
             "rawPath": path,
             "queryStringParameters": query,
-            "requestContext": {"http": {"method": method}, "authorizer": {"iam": signer.iam}},
+            "requestContext": context_of(method, signer),
             "body": None if body is None else json.dumps(body),
         }
         answer = handler(event, CONTEXT, self.api)

@@ -18,6 +18,7 @@ from tests.unit.api.control_plane import (
     RED,
     ControlPlane,
     cluster,
+    context_of,
     native,
 )
 
@@ -27,7 +28,7 @@ def raw(plane: ControlPlane, body: str, path: str = "/catalog", **event: Any) ->
     answer = handler(
         {
             "rawPath": path,
-            "requestContext": {"http": {"method": "POST"}, "authorizer": {"iam": ADMIN.iam}},
+            "requestContext": context_of("POST", ADMIN),
             "body": body,
             **event,
         },

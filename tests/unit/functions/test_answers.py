@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle.record import State, Workload
-from sluice.usecases.steering.heard_answers import HeardAnswers
+from sluice.usecases.steering.answer import AnswerByEvent
 
-from functions import api
+from functions import answer, api
 from tests.unit.api.control_plane import (
     ACCOUNT,
+    ADMIN,
     COMPANY,
     CONTEXT,
     RED,
     ControlPlane,
     cluster_queue,
+    context_of,
     native,
     tenant,
 )
@@ -50,10 +52,10 @@ class Office:
             grants("others", "other.server"),
         )
         self.plane = plane = ControlPlane(objects)
-        heard = HeardAnswers(
+        heard = AnswerByEvent(
             plane.api.answer, plane.catalog, plane.workloads, plane.timeline, plane.clock
         )
-        monkeypatch.setattr(bootstrap, "heard_answers", lambda: heard)
+        monkeypatch.setattr(bootstrap, "answer", lambda: heard)
         self.job = plane.send(native("one", 1), RED)
 
     @property
@@ -72,9 +74,9 @@ class Office:
 
     def hear(self, *events: Any) -> list[str]:
         """What comes again of a batch."""
-        answer = api.handler(sqs(*events, queue="answers"), CONTEXT)
+        answered = answer.handler(sqs(*events, queue="answers"), CONTEXT)
         self.plane.settle()
-        return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+        return [each["itemIdentifier"] for each in answered["batchItemFailures"]]
 
     def told(self) -> list[str]:
         lines = self.plane.timeline.of(self.job)
@@ -182,3 +184,30 @@ def test_a_fault_of_ours_brings_one_message_again_and_its_neighbours_through(
     assert office.hear(office.event(), "[]", "{", office.event()) == ["m0"]
 
     assert not office.record.gated
+
+
+def test_s1_the_api_takes_no_message_however_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finding S1: a direct Invoke of the api with `Records` forged answers of checks."""
+    office = Office(monkeypatch)
+
+    for forged in (
+        sqs(office.event(), queue="answers"),
+        sqs(office.event(), queue="answers") | {"requestContext": context_of("GET", ADMIN)},
+    ):
+        refused = api.handler(forged, CONTEXT, office.plane.api)
+        assert refused["statusCode"] == 403
+
+    assert office.record.answers == ()
+
+
+def test_s1_an_event_that_is_no_request_of_the_function_url_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Finding S1: the identity of a direct Invoke is whatever its caller writes."""
+    office = Office(monkeypatch)
+    context = context_of("GET", ADMIN)
+    del context["domainName"]
+
+    for forged in ({}, {"requestContext": None}, {"requestContext": context}):
+        event = {"rawPath": "/identity", **forged}
+        assert api.handler(event, CONTEXT, office.plane.api)["statusCode"] == 403

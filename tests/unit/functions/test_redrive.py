@@ -41,7 +41,7 @@ class FailingClient:
 
 
 def consumers(client: Any) -> LambdaConsumers:
-    return LambdaConsumers(lambda: client, {"submissions": "submit-1"}, {})
+    return LambdaConsumers(lambda: client, {"submissions": "submit-1"})
 
 
 def a_letter(name: str, body: str) -> DeadLetter:

@@ -18,6 +18,7 @@ HANDLERS = (
     "provision",
     "sweep",
     "complete",
+    "answer",
     "api",
 )
 # What belongs to tools, tests and the local stack.
@@ -34,9 +35,9 @@ for name in ("KICKS", "COMMANDS", "SUBMISSIONS", "INTERRUPTIONS", "PROVISIONS", 
     os.environ[f"SLUICE_{{name}}_QUEUE_URL"] = f"https://sqs.invalid/{{name.lower()}}"
 from sluice.message_queues import DEAD_LETTERS
 for queue in DEAD_LETTERS.values():
-    os.environ[f"SLUICE_{{queue.name.upper()}}_DEAD_LETTERS_URL"] = "https://sqs.invalid/1/q"
     os.environ[f"SLUICE_{{queue.consumer.upper()}}_FUNCTION"] = "f"
 os.environ |= {{
+    "SLUICE_DEAD_LETTERS": ",".join(f"{{queue}}=q" for queue in DEAD_LETTERS),
     "SLUICE_BUCKET": "b", "SLUICE_BUS_NAME": "b", "SLUICE_OBSERVE_FUNCTION": "f",
     "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x",
 }}

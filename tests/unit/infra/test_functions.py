@@ -2,7 +2,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from sluice.message_queues import DEAD_LETTERS, LAST_RESORTS, QUEUES
+from sluice.message_queues import LAST_RESORTS, QUEUES
 
 from infra.functions import FUNCTIONS
 from infra.state import TABLES
@@ -26,8 +26,8 @@ ENVIRONMENT = {
     "SLUICE_EVENTS_QUEUE",
     "SLUICE_BUCKET",
     "SLUICE_OBSERVE_FUNCTION",
-    *(f"SLUICE_{name.upper()}_DEAD_LETTERS_URL" for name in DEAD_LETTERS),
-    *(f"SLUICE_{name.upper()}_FUNCTION" for name in CONSUMERS - {"api"}),
+    "SLUICE_DEAD_LETTERS",
+    *(f"SLUICE_{name.upper()}_FUNCTION" for name in CONSUMERS),
     "POWERTOOLS_SERVICE_NAME",
     "POWERTOOLS_METRICS_NAMESPACE",
     "LOG_LEVEL",
@@ -235,7 +235,7 @@ def test_only_the_api_looks_into_dead_letters_and_only_functions_of_queues_are_h
                 invoked[shape.name] |= {t.partition("Function")[0].lower() for t in targets}
 
     assert {name: found for name, found in readers.items() if found} == {"api": dead}
-    assert invoked["api"] == CONSUMERS - {"api"}
+    assert invoked["api"] == CONSUMERS
 
 
 def test_one_function_alone_may_read_the_token_of_cedana(assembly: Assembly) -> None:

@@ -27,7 +27,7 @@ def test_every_queue_feeds_its_function_and_takes_partial_answers(assembly: Asse
         "ProvisionFromProvisions",
         "InterruptFromInterruptions",
         "CompleteFromCompletions",
-        "ApiFromAnswers",
+        "AnswerFromAnswers",
         "RelayFromStream",
     }
     for mapping in found.values():

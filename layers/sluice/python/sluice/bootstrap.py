@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from sluice.usecases.running.observe import Observe
     from sluice.usecases.running.order_checkpoints import OrderCheckpoints
     from sluice.usecases.running.remove_leftovers import RemoveLeftovers
-    from sluice.usecases.steering.heard_answers import HeardAnswers
+    from sluice.usecases.steering.answer import AnswerByEvent
     from sluice.usecases.upkeep.complete import Complete
     from sluice.usecases.upkeep.note_faults import NoteFaults
     from sluice.usecases.upkeep.relay import Relay
@@ -436,15 +436,20 @@ def complete() -> Complete:
 
 
 @cache
-def heard_answers() -> HeardAnswers:
-    from sluice.usecases.steering.heard_answers import HeardAnswers
+def answer() -> AnswerByEvent:
+    from sluice.usecases.steering.answer import AnswerByEvent
+    from sluice.usecases.steering.checks import Answer
 
-    return HeardAnswers(api().answer, catalog(), workloads(), timeline(), clock())
+    recorded = Answer(workloads(), kicks(), clock())
+    return AnswerByEvent(recorded, catalog(), workloads(), timeline(), clock())
 
 
 @cache
 def dead_letters() -> SQSDeadLetters:
-    urls = {queue: os.environ[environment.dead_letters_url(queue)] for queue in DEAD_LETTERS}
+    # Names only: the variables of a function are limited to 4 KB, and all queues share an address.
+    address = os.environ[environment.queue_url("kicks")].rpartition("/")[0]
+    names = dict(pair.split("=") for pair in os.environ[environment.DEAD_LETTERS].split(","))
+    urls = {queue: f"{address}/{names[queue]}" for queue in DEAD_LETTERS}
     return SQSDeadLetters(client("sqs"), urls)
 
 
@@ -457,16 +462,8 @@ def invoking() -> Any:
 
 @cache
 def consumers() -> LambdaConsumers:
-    """Answers are the api's own messages, and it cannot invoke itself while it is asked."""
-    functions = {
-        queue.name: _function(queue.consumer) for queue in QUEUES if queue.consumer != "api"
-    }
-    account = os.environ[environment.dead_letters_url("answers")].split("/")[-2]
-    return LambdaConsumers(
-        invoking,
-        functions,
-        {"answers": lambda letters: heard_answers().take_letters(letters, account=account)},
-    )
+    functions = {queue.name: _function(queue.consumer) for queue in QUEUES}
+    return LambdaConsumers(invoking, functions)
 
 
 @cache
@@ -526,7 +523,7 @@ def api() -> Api:
             interruptions(),
             clock(),
         ),
-        Answer(query, workloads(), kicks(), clock()),
+        Answer(workloads(), kicks(), clock()),
         DeclareLost(workloads(), catalog(), nodes(), kicks(), clock()),
         Drain(workloads(), catalog(), kicks(), apply),
         LedgerAudit(query),

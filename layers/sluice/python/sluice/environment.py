@@ -11,6 +11,8 @@ EVENTS_OMITTED: Final = "SLUICE_EVENTS_OMITTED"
 """Kinds of lifecycle events that are not published, separated by commas."""
 EVENTS_QUEUE: Final = "SLUICE_EVENTS_QUEUE"
 """Name of the queue whose sender is the bus."""
+DEAD_LETTERS: Final = "SLUICE_DEAD_LETTERS"
+"""`queue=name,…`: names of the dead-letter queues, whose URLs would not fit into 4 KB."""
 METRICS_NAMESPACE: Final = "POWERTOOLS_METRICS_NAMESPACE"
 SERVICE_NAME: Final = "POWERTOOLS_SERVICE_NAME"
 LOG_LEVEL: Final = "LOG_LEVEL"
@@ -34,10 +36,6 @@ def table_name(table: str) -> str:
 
 def queue_url(queue: str) -> str:
     return f"SLUICE_{queue.upper()}_QUEUE_URL"
-
-
-def dead_letters_url(queue: str) -> str:
-    return f"SLUICE_{queue.upper()}_DEAD_LETTERS_URL"
 
 
 def function_name(function: str) -> str:

@@ -93,7 +93,7 @@ QUEUES: Final = (
     ),
     MessageQueue(
         name="answers",
-        consumer="api",
+        consumer="answer",
         visibility_seconds=90,
         irreplaceable=True,
         advice=_SEND_AGAIN,

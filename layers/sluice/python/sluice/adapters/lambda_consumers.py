@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LambdaConsumers:
-    """`functions`: queue → function, by invocation; `here`: queue → what this process does itself.
+    """`functions`: queue → function.
 
     The client, made when it is first needed, must not repeat a call that took too long: the
     function may still be at work.
@@ -25,12 +25,9 @@ class LambdaConsumers:
 
     client: Callable[[], LambdaClient]
     functions: Mapping[str, str]
-    here: Mapping[str, Callable[[Sequence[DeadLetter]], Handled]]
 
     def hand(self, queue: str, letters: Sequence[DeadLetter]) -> Handled:
         """A function that fails as a whole has refused all of them."""
-        if queue in self.here:
-            return self.here[queue](letters)
         everything = frozenset(each.id for each in letters)
         payload = json.dumps({"Records": [_record(queue, each) for each in letters]}).encode()
         try:

@@ -53,9 +53,14 @@ class FunctionUrlRequest:
 def caller_of(event: Mapping[str, Any]) -> Caller:
     """The IAM identity that signed a request, as the Function URL vouches for it.
 
-    Raises ForbiddenError for a request without an identity.
+    Raises ForbiddenError for a request without an identity, or not of a Function URL. Whoever may
+    invoke the function directly can write all of the event: only IAM refuses that
+    (infra/policies.py). What is recognizably no request of a Function URL is refused here too.
     """
-    iam = event.get("requestContext", {}).get("authorizer", {}).get("iam") or {}
+    context = event.get("requestContext") or {}
+    if "Records" in event or ".lambda-url." not in str(context.get("domainName", "")):
+        raise ForbiddenError("the api answers requests of its Function URL only")
+    iam = (context.get("authorizer") or {}).get("iam") or {}
     if not iam.get("accountId") or not iam.get("userArn"):
         raise ForbiddenError("the request carries no IAM identity; sign it (service `lambda`)")
     return Caller(iam["accountId"], iam["userArn"], iam.get("userId") or iam.get("callerId") or "")

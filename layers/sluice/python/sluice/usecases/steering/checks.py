@@ -20,7 +20,6 @@ from sluice.usecases.views import Json
 if TYPE_CHECKING:
     from sluice.ports import Clock, Kicks, Workloads
     from sluice.usecases.callers import Authority
-    from sluice.usecases.reading.query import Query
 
 ANSWERS = (CheckState.READY, CheckState.RETRY, CheckState.REJECTED)
 MOST_TEXT = 500
@@ -29,7 +28,6 @@ MOST_ANSWERS = 100  # of all checks to one generation
 
 @dataclass(frozen=True)
 class Answer:
-    query: Query
     workloads: Workloads
     kicks: Kicks
     clock: Clock

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.values import strict_json
-from sluice.ports import Handled
 from sluice.usecases.callers import authority_of_source
 from sluice.usecases.request_errors import ForbiddenError, InvalidError, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from sluice.ports import Catalog, Clock, DeadLetter, Timeline, Workloads
+    from sluice.ports import Catalog, Clock, Timeline, Workloads
     from sluice.usecases.callers import Authority
     from sluice.usecases.steering.checks import Answer
 
@@ -24,8 +23,12 @@ FIELDS = ("token", "state", "message")
 
 
 @dataclass(frozen=True)
-class HeardAnswers:
-    """The same as over the api, but nobody waits for a reply: refusals go to the timeline."""
+class AnswerByEvent:
+    """Take an answer from the queue `answers`; a refusal goes to the timeline.
+
+    Only the function `answer` reads that queue, and the api never takes messages: whoever may
+    invoke the api directly cannot forge an event.
+    """
 
     answer: Answer
     catalog: Catalog
@@ -40,16 +43,6 @@ class HeardAnswers:
         except (RequestError, ValueError) as refused:
             return str(refused)
         return ""
-
-    def take_letters(self, letters: Sequence[DeadLetter], *, account: str) -> Handled:
-        """Answers that were given up, each by itself."""
-        refused: dict[str, str] = {}
-        for letter in letters:
-            try:
-                self.take(letter.body, account=account)
-            except Exception as error:  # noqa: BLE001, its neighbours go on
-                refused[letter.id] = f"{type(error).__name__}: {error}"
-        return Handled(frozenset(refused), next(iter(refused.values()), ""))
 
     def __call__(self, envelope: Any, *, account: str) -> None:
         """Raises RequestError for an answer that is not taken, which is for the log then."""

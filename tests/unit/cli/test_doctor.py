@@ -1,0 +1,37 @@
+"""What `sluice doctor` finds by itself, before it asks the api."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cli.commands import doctor
+
+
+class Lambda:
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+    def invoke(self, **asked: Any) -> dict[str, Any]:
+        assert asked == {"FunctionName": "api-1", "InvocationType": "DryRun"}
+        if self.error:
+            raise ClientError({"Error": {"Code": self.error}}, "Invoke")
+        return {"StatusCode": 204}
+
+
+@pytest.mark.parametrize(("error", "result"), [("", "warn"), ("AccessDeniedException", "ok")])
+def test_s1_doctor_warns_whoever_may_invoke_the_api_past_its_address(
+    error: str, result: str
+) -> None:
+    """Finding S1: such a caller writes the identity of the request."""
+    aws = SimpleNamespace(
+        published=lambda name: SimpleNamespace(value="api-1"), client=lambda name: Lambda(error)
+    )
+    app: Any = SimpleNamespace(aws=aws)
+
+    (found,) = doctor._invocation(app)
+
+    assert (found.check, found.result) == ("direct invoke", result)
