@@ -71,7 +71,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--loopback", action="store_true", help="kubelets on 127.0.0.1 need no known authority"
     )
-    parser.add_argument("--interruptions-queue", metavar="URL")
+    parser.add_argument("--notices-queue", metavar="URL")
     parser.add_argument(
         "--deployment", metavar="NAME", help="read repository and queue from its SSM parameters"
     )
@@ -135,7 +135,7 @@ def listener_of(given: argparse.Namespace, session: boto3.Session) -> notices.Li
     sqs = session.client("sqs")
 
     def send(envelope: dict[str, Any]) -> None:
-        sqs.send_message(QueueUrl=given.interruptions_queue, MessageBody=json.dumps(envelope))
+        sqs.send_message(QueueUrl=given.notices_queue, MessageBody=json.dumps(envelope))
 
     return notices.Listener(
         notices.Metadata(given.metadata),
@@ -161,9 +161,9 @@ def find_addresses(given: argparse.Namespace, session: boto3.Session) -> None:
         return found["Parameter"]["Value"]
 
     given.repository = published(f"clusters/{given.cluster}/checkpoints")
-    given.interruptions_queue = published("queues/interruptions")
+    given.notices_queue = published("queues/notices")
     # https://sqs.REGION.amazonaws.com/ACCOUNT/NAME
-    given.account = given.interruptions_queue.rsplit("/", 2)[1]
+    given.account = given.notices_queue.rsplit("/", 2)[1]
 
 
 def main() -> None:
@@ -191,7 +191,7 @@ def main() -> None:
         failures=(*SERVICES, S3UploadFailedError),
     )
     tasks = [Agent(api, Nodes(given.node, given.label), saver).run]
-    if given.interruptions_queue:
+    if given.notices_queue:
         tasks.append(listener_of(given, session).run)
     for task in tasks:
         threading.Thread(target=task, args=(stop,), daemon=True).start()

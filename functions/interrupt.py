@@ -31,7 +31,15 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
     Metric.INTERRUPTED_WORKLOADS.add_to(metrics, 0)
     _, _, _, region, account, *_ = context.invoked_function_arn.split(":")
     bodies = {record["messageId"]: record["body"] for record in event["Records"]}
-    outcomes = bootstrap.handle_notices()(bodies, account=account, region=region)
+    trusted = bootstrap.queues_of_interruptions()
+    of_agents = {
+        record["messageId"]
+        for record in event["Records"]
+        if record["eventSourceARN"].rsplit(":", 1)[-1] not in trusted
+    }
+    outcomes = bootstrap.handle_notices()(
+        bodies, account=account, region=region, of_agents=of_agents
+    )
     return process_partial_response(
         event=event,
         record_handler=lambda record: tell(outcomes[record.message_id]),

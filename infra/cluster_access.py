@@ -64,7 +64,7 @@ class ClusterAccessStack(cdk.Stack):
                 parameter_prefix=configuration.parameter_prefix,
                 retain=configuration.state.retain,
                 bucket=state.bucket,
-                interruptions=control.queues.main["interruptions"],
+                notices=control.queues.main["notices"],
                 removers={n: f for n, f in functions.items() if n in _REMOVERS},
             )
         manifest = self._manifest(cluster, filled)

@@ -133,6 +133,11 @@ class ControlStack(cdk.Stack):
                 if BY_NAME["events"].consumer == shape.name
                 else {}
             )
+            | (
+                {environment.INTERRUPTIONS_QUEUE: self.queues.main["interruptions"].queue_name}
+                if BY_NAME["interruptions"].consumer == shape.name
+                else {}
+            )
         )
 
     def _bus_settings(self) -> dict[str, str]:

@@ -37,7 +37,7 @@ class NodeAgent(Construct):
         parameter_prefix: str,
         retain: bool,
         bucket: s3.IBucket,
-        interruptions: sqs.IQueue,
+        notices: sqs.IQueue,
         removers: Mapping[str, SluiceFunction],
     ) -> None:
         super().__init__(scope, construct_id)
@@ -52,7 +52,7 @@ class NodeAgent(Construct):
             removal_policy=cdk.RemovalPolicy.RETAIN if retain else cdk.RemovalPolicy.DESTROY,
             empty_on_delete=not retain,
         )
-        self.role = self._role(cluster, parameter_prefix, bucket, interruptions)
+        self.role = self._role(cluster, parameter_prefix, bucket, notices)
         eks.CfnPodIdentityAssociation(
             self,
             "Association",
@@ -86,9 +86,7 @@ class NodeAgent(Construct):
             raise TypeError("a repository is made of a CfnRepository")
         return repository.attr_repository_uri
 
-    def _role(
-        self, cluster: str, prefix: str, bucket: s3.IBucket, interruptions: sqs.IQueue
-    ) -> iam.Role:
+    def _role(self, cluster: str, prefix: str, bucket: s3.IBucket, notices: sqs.IQueue) -> iam.Role:
         tags = {
             "aws:RequestTag/eks-cluster-name": cluster,
             "aws:RequestTag/kubernetes-namespace": NAMESPACE,
@@ -101,10 +99,10 @@ class NodeAgent(Construct):
             assumed_by=iam.SessionTagsPrincipal(identity),
             description=f"What Sluice's node agents in {cluster} may do",
         )
-        parameters = (f"{prefix}/queues/interruptions", f"{prefix}/clusters/{cluster}/checkpoints")
+        parameters = (f"{prefix}/queues/notices", f"{prefix}/clusters/{cluster}/checkpoints")
         stack = cdk.Stack.of(self)
         statements = {
-            "sqs": (["sqs:SendMessage"], [interruptions.queue_arn]),
+            "sqs": (["sqs:SendMessage"], [notices.queue_arn]),
             "ssm": (
                 ["ssm:GetParameter"],
                 [

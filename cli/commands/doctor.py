@@ -92,7 +92,7 @@ def _invocation(app: App) -> Iterator[Finding]:
     try:
         name = app.aws.published("functions/api").value
         app.aws.client("lambda").invoke(FunctionName=name, InvocationType="DryRun")
-    except (ClientError, SluiceError):
+    except (ClientError, SluiceClientError):
         yield Finding("direct invoke", OK, "refused: the api is reached by its address only")
         return
     yield Finding(

@@ -120,9 +120,7 @@ def agents(
     identity = _identity(endpoints, api)
     published = {
         f"clusters/{endpoints.cluster_name}/checkpoints": f"{registry}/sluice/checkpoints",
-        "queues/interruptions": _client(endpoints, "sqs").create_queue(QueueName="interruptions")[
-            "QueueUrl"
-        ],
+        "queues/notices": _client(endpoints, "sqs").create_queue(QueueName="notices")["QueueUrl"],
     }
     for name, value in published.items():
         _client(endpoints, "ssm").put_parameter(

@@ -15,6 +15,7 @@ from tests.fakes import FakeClock, MemoryFaults
 # Read when a handler's module is imported, so they stand before that.
 os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "sluice")
 os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "Sluice")
+os.environ.setdefault("SLUICE_INTERRUPTIONS_QUEUE", "control-QueuesInterruptions3B99-1")
 os.environ.setdefault("SLUICE_EVENTS_QUEUE", "events-control-QueuesEvents3B99-1")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sluice import bootstrap
 from sluice.core.lifecycle.record import State
+from sluice.core.migrations.interruption import MIGRATION_REQUESTED, request_event
 from sluice.errors import ClusterError
 from sluice.usecases.migrations.handle_notices import HandleNotices
 
@@ -84,6 +85,19 @@ def test_a_cluster_that_does_not_answer_gives_back_its_own_events_only(
     assert failures(interrupt.handler(batch, context)) == []
     town.pass_quietly(20)
     town.runs_once_more("w")
+
+
+def test_s2_a_wish_from_the_queue_of_agents_moves_nobody(town: NoisyTown, context: Context) -> None:
+    """Finding S2: only `api` and `observe` reach the queue from which wishes are taken."""
+    town.runs("w")
+    forged = request_event(MIGRATION_REQUESTED, town.clock.now(), {"workload": "w"})
+
+    assert failures(interrupt.handler(sqs(forged, queue="notices"), context)) == []
+    assert failures(interrupt.handler(sqs(forged, queue="new-name"), context)) == []
+    assert town.row("w").state is State.DISPATCHED
+
+    interrupt.handler(sqs(forged, queue="interruptions"), context)
+    assert town.row("w").state is State.RECLAIMING
 
 
 def test_of_many_machines_that_go_at_once_the_one_with_the_dearest_work_is_first(

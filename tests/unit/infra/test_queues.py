@@ -34,7 +34,7 @@ def test_a_message_is_tried_for_thirty_timeouts_unless_it_is_an_interruption() -
 
     for shape in QUEUES:
         timeout = timeouts[shape.consumer]
-        if shape.name == "interruptions":
+        if shape.consumer == "interrupt":
             assert timeout < shape.visibility_seconds <= 30
         else:
             assert shape.visibility_seconds >= 3 * timeout

@@ -360,6 +360,11 @@ def queues_of_events() -> frozenset[str]:
     return frozenset({os.environ[environment.EVENTS_QUEUE], "events"})
 
 
+def queues_of_interruptions() -> frozenset[str]:
+    """Names of the queue that no node agent reaches: as deployed, and as `redrive` names it."""
+    return frozenset({os.environ[environment.INTERRUPTIONS_QUEUE], "interruptions"})
+
+
 @cache
 def handle_notices() -> HandleNotices:
     from sluice.usecases.migrations.handle_notices import HandleNotices

@@ -86,6 +86,14 @@ QUEUES: Final = (
         advice="the news is stale, observe sees the loss: purge",
     ),
     MessageQueue(
+        name="notices",
+        consumer="interrupt",  # of node agents: their role reaches no other queue
+        visibility_seconds=30,
+        receives=5,
+        oldest_seconds=60,
+        advice="the news is stale, observe sees the loss: purge",
+    ),
+    MessageQueue(
         name="completions",
         consumer="complete",
         visibility_seconds=90,

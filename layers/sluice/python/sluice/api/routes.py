@@ -63,10 +63,11 @@ class Api:
 
         `account` is Sluice's own, whose principals may apply the first Tenant.
         """
+        caller = caller_of(event)  # first, since it refuses what no Function URL sends
         request = FunctionUrlRequest(
             method=event["requestContext"]["http"]["method"],
             path=path_of(event),
-            caller=authority(caller_of(event), self.catalog.snapshot(), account=account),
+            caller=authority(caller, self.catalog.snapshot(), account=account),
             query=event.get("queryStringParameters") or {},
             body=body_of(event),
         )

@@ -20,6 +20,7 @@ from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations.checkpointing import checkpoint_mode
 from sluice.core.migrations.pod_annotations import (
+    CEDANA,
     DONE,
     DRIVER,
     LEAVING,
@@ -31,7 +32,7 @@ from sluice.core.migrations.pod_annotations import (
 Document = Mapping[str, Any]
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 
-SCHEME: Final = "cedana://"
+SCHEME: Final = CEDANA
 RUNTIME_CLASS: Final = "cedana"
 """What the vendor's chart wants of pods with GPUs."""
 GPUS: Final = "nvidia.com/gpu"

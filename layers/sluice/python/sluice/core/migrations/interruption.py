@@ -105,6 +105,21 @@ _STATES: Final = {
 }
 
 
+def read_agent_notice(envelope: Mapping[str, Any]) -> Sequence[Notice] | UnreadableEvent:
+    """What a node agent may say: that EC2 will take a machine. Nothing else, and no wish.
+
+    Whoever holds the agent's role, as from one compromised node, could otherwise choose what other
+    workloads start from, or have pods ended as if EC2 had proven that their machine is gone.
+    """
+    found = read_event(envelope)
+    if isinstance(found, UnreadableEvent):
+        return found
+    what = envelope.get("detail-type") or envelope.get("detail_type")
+    if what != INSTANCE_NOTICED or not isinstance(found, Sequence):
+        return UnreadableEvent(f"a node agent may not send {what!r:.80}")
+    return found
+
+
 def read_event(envelope: Mapping[str, Any]) -> EventContent:
     """The notices of one event; never raises, since a shape that AWS adds must not stop us.
 

@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from sluice.core.lifecycle.job_status import GENERATION_LABEL as GENERATION
+from sluice.core.lifecycle.job_status import WORKLOAD_LABEL as WORKLOAD
+from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations.gangs import part_of
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration, PodCheckpoint
@@ -23,6 +26,8 @@ DONE: Final = "sluice.dev/checkpoint-done"
 `{order, uri, image, bytes, sha256, seconds, at, held}`.
 """
 DRIVER: Final = "sluice.dev/checkpoint-driver"
+CEDANA: Final = "cedana://"
+"""How the address of what Cedana keeps begins."""
 DESTINATION: Final = "sluice.dev/checkpoint-to"
 """Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
 SIGNAL: Final = "sluice.dev/checkpoint-signal"
@@ -68,6 +73,8 @@ def checkpoint_result(pod: Mapping[str, Any]) -> tuple[str, PodCheckpoint | str]
         order = str(done["order"])
         if error := done.get("error"):
             return order, str(error)
+        if problem := _not_its_own(pod, str(done["uri"]), str(done.get("image", ""))):
+            return order, f"the node's answer is refused: {problem}"
         took = int(float(done.get("seconds", 0)) * 1000)
         size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
         return order, PodCheckpoint(
@@ -83,6 +90,27 @@ def checkpoint_result(pod: Mapping[str, Any]) -> tuple[str, PodCheckpoint | str]
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return marks.get(ORDER, ""), f"the node's answer cannot be read: {error}"
+
+
+def _not_its_own(pod: Mapping[str, Any], uri: str, image: str) -> str:
+    """Why an answer names what is no checkpoint of this pod's run; empty if it may be one.
+
+    A compromised node could otherwise have its workloads restored from the memory of another
+    tenant, or from any image. Sluice writes the address on every pod that may be dumped, and agents
+    may change neither it nor labels (infra/agent.yaml).
+    """
+    marks, labels = annotations_of(pod), pod["metadata"].get("labels") or {}
+    if DESTINATION not in marks:
+        return ""
+    kept_elsewhere = marks.get(DRIVER) == CheckpointMode.CEDANA
+    below = CEDANA if kept_elsewhere else marks[DESTINATION]
+    if uri and not (uri.startswith(below) and ".." not in uri):
+        return f"{uri:.200} is not below {below}"
+    tag = image.rpartition("/")[2].partition(":")[2]
+    run = f"{labels.get(WORKLOAD, '')}-{labels.get(GENERATION, '')}-"
+    if image and (kept_elsewhere or "@" in image or not tag.startswith(run)):
+        return f"the image {image:.200} is not tagged {run}…"
+    return ""
 
 
 def ordered_result(pod: Mapping[str, Any]) -> PodCheckpoint | str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,14 +31,23 @@ class HandleNotices:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(BESIDE))
 
     def __call__(
-        self, bodies: Mapping[str, str], *, account: str, region: str
+        self,
+        bodies: Mapping[str, str],
+        *,
+        account: str,
+        region: str,
+        of_agents: Collection[str] = (),
     ) -> dict[str, Future[list[NoticeOutcome]]]:
-        """What becomes of each message, by its id; a Future raises what its message alone met."""
+        """What becomes of each message, by its id; a Future raises what its message alone met.
 
-        def handle(body: str) -> list[NoticeOutcome]:
-            return self.interrupt(json.loads(body), account=account, region=region)
+        `of_agents`: the ids of messages that node agents sent.
+        """
 
-        return {key: self.pool.submit(handle, bodies[key]) for key in self.dearest_first(bodies)}
+        def handle(key: str) -> list[NoticeOutcome]:
+            envelope, of_agent = json.loads(bodies[key]), key in of_agents
+            return self.interrupt(envelope, account=account, region=region, of_agent=of_agent)
+
+        return {key: self.pool.submit(handle, key) for key in self.dearest_first(bodies)}
 
     def dearest_first(self, bodies: Mapping[str, str]) -> list[str]:
         """Ids of messages; only warnings are worth looking for what they endanger."""

@@ -29,6 +29,7 @@ from sluice.core.migrations.interruption import (
     ReservationNotice,
     UnreadableEvent,
     UserRequest,
+    read_agent_notice,
     read_event,
 )
 from sluice.core.migrations.losses import loss_of
@@ -93,9 +94,9 @@ class Interrupt:
         return AssessCheckpoint(self.nodes, self.migrations, self.clock, self.clusters)
 
     def __call__(
-        self, envelope: Mapping[str, Any], *, account: str, region: str
+        self, envelope: Mapping[str, Any], *, account: str, region: str, of_agent: bool = False
     ) -> list[NoticeOutcome]:
-        heard = read_event(envelope)
+        heard = read_agent_notice(envelope) if of_agent else read_event(envelope)
         if isinstance(heard, UnreadableEvent):
             return [NoticeOutcome(dropped=heard.why)]
         if isinstance(heard, UserRequest):
@@ -144,6 +145,12 @@ class Interrupt:
         if request.generation not in (None, workload.generation):
             return NoticeOutcome(
                 dropped=f"generation {request.generation} of {workload.id} is over"
+            )
+        if request.checkpoint and request.checkpoint not in {
+            each.source for each in self.migrations.checkpoints(workload.id)
+        }:
+            return NoticeOutcome(
+                dropped=f"{request.checkpoint:.200} is no checkpoint of {workload.id}"
             )
         cluster = self.clusters.cluster(workload.cluster)
         pods = tuple(pods_of(cluster, workload))
