@@ -25,11 +25,8 @@ SHARED_CLASS_NAMES = frozenset(
         "Checkpoint",
         "Kubelet",
         "Nodes",
-        "Offering",
-        "Placement",
         "PodSetAssignment",
         "Repository",
-        "Seen",
     }
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
-from sluice.core.intake.rendering import Placement, Run, render
+from sluice.core.intake.rendering import PodPlacement, Run, render
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
@@ -80,7 +80,7 @@ class Gang:
             namespace=NAMESPACE,
             queue=f"{NAMESPACE}/q",
             generation=generation,
-            placements={"main": Placement(len(MEMBERS), tolerations=[{"operator": "Exists"}])},
+            placements={"main": PodPlacement(len(MEMBERS), tolerations=[{"operator": "Exists"}])},
             options=options_of(
                 {"checkpoint": {"mode": "kubelet"}, "security": {"run_as_user": 1000}}
             ),

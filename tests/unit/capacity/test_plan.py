@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.clusters.capacity import (
     MASS_RECOVERY,
+    CapacityView,
     Pool,
     PoolPlan,
-    Seen,
+    closed_flavors,
     limit_for,
     plan,
     read_pool,
-    shut,
     size,
 )
 from sluice.core.clusters.launches import lessons
@@ -50,7 +50,7 @@ def a_holder(cpu: int, flavor: str = "spot", state: State = State.DISPATCHED) ->
     )
 
 
-def sight(*pools: Pool, nominal: int = 64, **fields: Any) -> Seen:
+def sight(*pools: Pool, nominal: int = 64, **fields: Any) -> CapacityView:
     given: dict[str, Any] = {
         "flavors": FLAVORS,
         "queues": (a_queue("research", resource_groups=(group(spot=quota(nominal)),)),),
@@ -61,7 +61,7 @@ def sight(*pools: Pool, nominal: int = 64, **fields: Any) -> Seen:
         "waiting_pods": 0,
         "now": NOW,
     }
-    return Seen(pools=pools, **(given | fields))
+    return CapacityView(pools=pools, **(given | fields))
 
 
 def spot(**fields: Any) -> Pool:
@@ -157,9 +157,9 @@ def test_a_flavor_is_shut_only_when_every_pool_that_serves_it_is() -> None:
     pools = [read_pool(each, []) for each in (one, two)]
     bans = [Ban(Offering(pool=name), Cause.SOLD_OUT, NOW, NOW + 9) for name in ("one", "two")]
 
-    assert shut(plan(sight(*pools, bans=bans[:1])), NOW) == {}
-    assert list(shut(plan(sight(*pools, bans=bans)), NOW)) == ["spot"]
-    assert shut(plan(sight(*pools, bans=bans)), NOW + 9) == {}
+    assert closed_flavors(plan(sight(*pools, bans=bans[:1])), NOW) == {}
+    assert list(closed_flavors(plan(sight(*pools, bans=bans)), NOW)) == ["spot"]
+    assert closed_flavors(plan(sight(*pools, bans=bans)), NOW + 9) == {}
 
 
 def test_the_cheaper_pool_of_a_flavor_is_tried_first() -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.clusters.placement import ClusterView, Health, Offering, PlacementRequest, place
+from sluice.core.clusters.placement import (
+    ClusterOffering,
+    ClusterView,
+    Health,
+    PlacementRequest,
+    place,
+)
 from sluice.core.values.reasons import Reason
 
 SPOT = frozenset({"spot"})
 
 
 def a_cluster(name: str, price: int = 0, **fields: object) -> ClusterView:
-    fields.setdefault("offerings", {"spot": Offering(microusd_per_hour=price)})
+    fields.setdefault("offerings", {"spot": ClusterOffering(microusd_per_hour=price)})
     return ClusterView(name, **fields)  # type: ignore[arg-type]
 
 
@@ -21,7 +27,7 @@ def where(request: PlacementRequest, *clusters: ClusterView) -> str | None:
 
 def test_a_cluster_must_offer_every_flavor() -> None:
     request = PlacementRequest(frozenset({"spot", "gpu"}))
-    both = {"spot": Offering(), "gpu": Offering()}
+    both = {"spot": ClusterOffering(), "gpu": ClusterOffering()}
 
     assert where(request, a_cluster("a"), a_cluster("b", offerings=both)) == "b"
 
@@ -31,7 +37,7 @@ def test_each_refused_cluster_says_why_and_the_most_hopeful_reason_counts() -> N
         a_cluster("closed", health=Health.CORDONED),
         a_cluster("gone", health=Health.UNREACHABLE),
         a_cluster("other", offerings={}),
-        a_cluster("sold-out", offerings={"spot": Offering(quarantined_until_ms=61_000)}),
+        a_cluster("sold-out", offerings={"spot": ClusterOffering(quarantined_until_ms=61_000)}),
     ]
 
     result = place(PlacementRequest(SPOT), clusters, 1_000)
@@ -72,7 +78,7 @@ def test_a_checkpoint_weighs_more_than_data() -> None:
 
 
 def test_equal_clusters_fill_evenly() -> None:
-    roomy = {"spot": Offering(free=10)}
+    roomy = {"spot": ClusterOffering(free=10)}
     clusters = [a_cluster("a"), a_cluster("b", offerings=roomy, running=5)]
     busy = [a_cluster("a", running=2), a_cluster("b", running=1)]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents
-from sluice.core.intake.rendering import Placement, Run, render
+from sluice.core.intake.rendering import PodPlacement, Run, render
 from sluice.core.intake.submission import Accepted, Rejected, kubernetes_object, submission
 
 DIGEST = "sha256:" + "0" * 64
@@ -99,14 +99,14 @@ def errors(document: Any, tenant: Tenant | None = None) -> dict[str, str]:
 def rendered(
     workload: Accepted,
     *,
-    placement: Placement | None = None,
+    placement: PodPlacement | None = None,
     counts: dict[str, int] | None = None,
     **run: Any,
 ) -> list[dict[str, Any]]:
     """The objects of a workload that was admitted as asked, or with these counts."""
-    given = placement or Placement(0)
+    given = placement or PodPlacement(0)
     placements = {
-        pod_set.name: Placement(
+        pod_set.name: PodPlacement(
             (counts or {}).get(pod_set.name, pod_set.count), given.node_labels, given.tolerations
         )
         for pod_set in workload.pod_sets

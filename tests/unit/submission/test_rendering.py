@@ -5,7 +5,7 @@ import json
 import pytest
 from sluice.core.config.tenants import PodSecurity
 from sluice.core.intake import pod_security
-from sluice.core.intake.rendering import Placement
+from sluice.core.intake.rendering import PodPlacement
 from sluice.core.values.identity import job_name
 
 from tests.unit.submission.builders import (
@@ -101,7 +101,7 @@ def test_the_submitters_fields_are_otherwise_untouched():
 
 def test_flavors_decide_where_pods_run():
     toleration = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
-    placement = Placement(0, {"karpenter.sh/nodepool": "h100"}, (toleration,))
+    placement = PodPlacement(0, {"karpenter.sh/nodepool": "h100"}, (toleration,))
     terms = [{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}]
 
     pod = rendered_pod(accepted(a_job()), placement=placement, node_selector_terms=terms)
@@ -285,7 +285,7 @@ def test_every_job_of_a_jobset_is_placed_by_its_own_flavor():
     workload = accepted(
         a_job_set(a_replicated_job("driver"), a_replicated_job("workers", 2, suspend=True))
     )
-    placements = {"driver": Placement(1, {"f": "od"}), "workers": Placement(2, {"f": "spot"})}
+    placements = {"driver": PodPlacement(1, {"f": "od"}), "workers": PodPlacement(2, {"f": "spot"})}
 
     (job_set,) = rendered(workload, placements=placements)
 

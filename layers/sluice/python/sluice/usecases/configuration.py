@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sluice.core.clusters.capacity import PoolPlan, shut
+from sluice.core.clusters.capacity import PoolPlan, closed_flavors
 from sluice.core.clusters.cluster_spec import ClusterSpec
 from sluice.core.clusters.cluster_spec import read as read_cluster
 from sluice.core.clusters.fallback import Market, kinds_of
@@ -77,7 +77,7 @@ def market_of(
         for each in of_cluster:
             for flavor in each.flavors:
                 served.setdefault(flavor, set()).update(each.capacity_types)
-    closed = {cluster: shut(of_cluster, now) for cluster, of_cluster in plans.items()}
+    closed = {cluster: closed_flavors(of_cluster, now) for cluster, of_cluster in plans.items()}
     flavors = configured(snapshot).queues.flavors
     return Market(clusters_of(snapshot), kinds_of(flavors, served), closed, now)
 

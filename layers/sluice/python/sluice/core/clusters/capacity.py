@@ -141,7 +141,7 @@ class PoolPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CapacityView:
     """All that one cluster's plan is made from.
 
     `workloads` are those that hold quota on this cluster, `waiting` those that could be admitted
@@ -163,19 +163,19 @@ class Seen:
     """Flavors that the cluster offers; empty: all."""
 
 
-def plan(seen: Seen) -> list[PoolPlan]:
+def plan(view: CapacityView) -> list[PoolPlan]:
     """One plan a pool, by name; the same sight, the same plans."""
-    used, wanted = _reserved(seen), _admissible(seen)
-    offered = sorted(name for name in seen.flavors if not seen.offered or name in seen.offered)
-    crowded = _crowded(seen)
-    recovering = sum(is_migrating(w) for w in seen.workloads) >= MASS_RECOVERY
-    bans = {ban.offering.pool: ban for ban in in_force(seen.bans, seen.now) if ban.offering.pool}
+    used, wanted = _reserved(view), _admissible(view)
+    offered = sorted(name for name in view.flavors if not view.offered or name in view.offered)
+    crowded = _crowded(view)
+    recovering = sum(is_migrating(w) for w in view.workloads) >= MASS_RECOVERY
+    bans = {ban.offering.pool: ban for ban in in_force(view.bans, view.now) if ban.offering.pool}
     made = []
-    for pool in sorted(seen.pools, key=lambda each: each.name):
-        flavors = [name for name in offered if pool.serves(seen.flavors[name].node_labels)]
+    for pool in sorted(view.pools, key=lambda each: each.name):
+        flavors = [name for name in offered if pool.serves(view.flavors[name].node_labels)]
         demand = sum(used.get(name, 0) for name in flavors)
-        closed = _closed(pool, bans.get(pool.name), demand, seen.now)
-        managed = seen.managed and any(name in wanted for name in flavors)
+        closed = _closed(pool, bans.get(pool.name), demand, view.now)
+        managed = view.managed and any(name in wanted for name in flavors)
         limit = None
         if managed and "limits" not in pool.theirs:
             sold_out = pool.name in bans
@@ -189,12 +189,12 @@ def plan(seen: Seen) -> list[PoolPlan]:
                 running=pool.running,
                 demand=demand,
                 limit=limit,
-                weight=_weight(pool, flavors, seen) if managed else None,
+                weight=_weight(pool, flavors, view) if managed else None,
                 frozen=managed
                 and "budgets" not in pool.theirs
                 and (recovering or pool.name in bans),
                 closed=closed or crowded,
-                released=not seen.managed,
+                released=not view.managed,
                 theirs=tuple(sorted(pool.theirs)),
             )
         )
@@ -224,7 +224,7 @@ def total_size(workload: Workload) -> int:
     return sum(size(s.requests) * s.count for s in workload.pod_sets)
 
 
-def shut(plans: Sequence[PoolPlan], now: int) -> dict[str, Closure]:
+def closed_flavors(plans: Sequence[PoolPlan], now: int) -> dict[str, Closure]:
     """Flavor → why it cannot be had on a cluster: every pool that serves it is closed."""
     found = {}
     for name in sorted({name for each in plans for name in each.flavors}):
@@ -272,10 +272,10 @@ def unscheduled(pods: Iterable[Document]) -> list[Document]:
     ]
 
 
-def _reserved(seen: Seen) -> dict[str, int]:
+def _reserved(view: CapacityView) -> dict[str, int]:
     """Flavor → millicores held on this cluster; a move counts twice, since both places exist."""
     total: dict[str, int] = {}
-    for workload in seen.workloads:
+    for workload in view.workloads:
         if workload.reservation is None:
             continue
         requests = {s.name: s.requests for s in workload.pod_sets}
@@ -287,19 +287,19 @@ def _reserved(seen: Seen) -> dict[str, int]:
     return total
 
 
-def _admissible(seen: Seen) -> dict[str, int]:
+def _admissible(view: CapacityView) -> dict[str, int]:
     """Flavor with quota → millicores that may be admitted to it before the next plan."""
     quota: dict[str, dict[str, int]] = {}
-    groups = [group for queue in seen.queues for group in queue.resource_groups]
-    groups += [group for cohort in seen.cohorts for group in cohort.resource_groups]
+    groups = [group for queue in view.queues for group in queue.resource_groups]
+    groups += [group for cohort in view.cohorts for group in cohort.resource_groups]
     for flavor in (flavor for group in groups for flavor in group.flavors):
         of_flavor = quota.setdefault(flavor.name, {})
         for resource, each in flavor.resources.items():
             of_flavor[resource] = of_flavor.get(resource, 0) + each.nominal
-    held = _reserved(seen)
-    queues = {queue.name: queue for queue in seen.queues}
+    held = _reserved(view)
+    queues = {queue.name: queue for queue in view.queues}
     asked: dict[str, int] = {}
-    for workload in seen.waiting:
+    for workload in view.waiting:
         queue = queues.get(workload.cq)
         for group in queue.resource_groups if queue else ():
             for flavor in group.flavors:
@@ -328,25 +328,25 @@ def _closed(pool: Pool, ban: Ban | None, demand: int, now: int) -> Closure | Non
     return None
 
 
-def _crowded(seen: Seen) -> Closure | None:
-    if seen.waiting_pods <= seen.most_waiting_pods:
+def _crowded(view: CapacityView) -> Closure | None:
+    if view.waiting_pods <= view.most_waiting_pods:
         return None
     text = (
-        f"{seen.waiting_pods} pods already wait for nodes, at most {seen.most_waiting_pods} may;"
+        f"{view.waiting_pods} pods already wait for nodes, at most {view.most_waiting_pods} may;"
         " they come first"
     )
-    return Closure(Reason.WAITING_FOR_NODE, text, seen.now + _UNREADY_MS)
+    return Closure(Reason.WAITING_FOR_NODE, text, view.now + _UNREADY_MS)
 
 
-def _weight(pool: Pool, flavors: Collection[str], seen: Seen) -> int | None:
+def _weight(pool: Pool, flavors: Collection[str], view: CapacityView) -> int | None:
     """Cheaper capacity first, where a flavor leaves the choice between pools."""
     if "weight" in pool.theirs or len(pool.capacity_types) != 1:
         return None
     rivals = [
         other
-        for other in seen.pools
+        for other in view.pools
         if other.name != pool.name
-        and any(other.serves(seen.flavors[name].node_labels) for name in flavors)
+        and any(other.serves(view.flavors[name].node_labels) for name in flavors)
     ]
     if all(other.capacity_types == pool.capacity_types for other in rivals):
         return None

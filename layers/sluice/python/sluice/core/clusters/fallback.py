@@ -19,7 +19,7 @@ from sluice.core.clusters.capacity import (
     Closure,
     Pool,
     PoolPlan,
-    shut,
+    closed_flavors,
     total_size,
 )
 from sluice.core.clusters.quarantine import CAPACITY_TYPE
@@ -238,7 +238,7 @@ def hopeless(
     coming = {flavor for each in plans if each.pool in buying for flavor in each.flavors}
     closed = {
         flavor: closure
-        for flavor, closure in shut(plans, now).items()
+        for flavor, closure in closed_flavors(plans, now).items()
         if flavor not in coming and closure.reason in _GIVEN_UP
     }
     without_node = {owner for pod in waiting if (owner := job_status.owner(pod))}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.capacity import total_size
 from sluice.core.clusters.placement import (
+    ClusterOffering,
     ClusterView,
     Health,
-    Offering,
     Placement,
     PlacementRequest,
     place,
@@ -161,7 +161,7 @@ def _view(
             here = max((other for other in others if other is not None), default=0)
         closure = closed.get(site.name, {}).get(flavor)
         until = None if closure is None else closure.until
-        offerings[flavor] = Offering(microusd_per_hour=here, quarantined_until_ms=until)
+        offerings[flavor] = ClusterOffering(microusd_per_hour=here, quarantined_until_ms=until)
     return ClusterView(site.name, offerings, site.health, site.locations, site.busy, site.cedana)
 
 

@@ -25,7 +25,7 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offering:
+class ClusterOffering:
     """A flavor as one cluster provides it; price is for the whole request."""
 
     microusd_per_hour: int = 0
@@ -41,7 +41,7 @@ class ClusterView:
     """
 
     name: str
-    offerings: Mapping[str, Offering]
+    offerings: Mapping[str, ClusterOffering]
     health: Health = Health.READY
     locations: frozenset[str] = frozenset()
     running: int = 0

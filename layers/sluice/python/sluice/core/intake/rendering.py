@@ -41,7 +41,7 @@ _OVERCOMMITTED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PodPlacement:
     """Where one pod set runs: its admitted count, and what its flavors say about nodes."""
 
     count: int
@@ -49,7 +49,7 @@ class Placement:
     tolerations: Sequence[Mapping[str, Any]] = ()
 
 
-def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> Placement:
+def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor]) -> PodPlacement:
     """What the flavors of an admitted pod set say about its nodes."""
     labels: dict[str, str] = {}
     tolerations: list[Mapping[str, str]] = []
@@ -61,7 +61,7 @@ def placement(assigned: PodSetAssignment, flavors: Mapping[str, ResourceFlavor])
             for t in flavor.node_taints
         ]
         tolerations += [_toleration(t) for t in flavor.tolerations]
-    return Placement(assigned.count, labels, tolerations)
+    return PodPlacement(assigned.count, labels, tolerations)
 
 
 def _toleration(given: Toleration) -> Mapping[str, str]:
@@ -86,7 +86,7 @@ class Run:
     namespace: str
     queue: str
     generation: int
-    placements: Mapping[str, Placement]
+    placements: Mapping[str, PodPlacement]
     options: Options
     restore_from: str | None = None
     node_selector_terms: Sequence[Mapping[str, Any]] = ()
@@ -166,7 +166,7 @@ def _pod_set(pod_set: PodSetSpec, run: Run) -> None:
     _pod(pod, placement, run)
 
 
-def _job(job: dict[str, Any], asked: int, placement: Placement, run: Run) -> None:
+def _job(job: dict[str, Any], asked: int, placement: PodPlacement, run: Run) -> None:
     """Completes a JobSpec, of whose pod set `asked` pods were asked for."""
     if placement.count < asked:  # partial admission
         job["parallelism"] = placement.count
@@ -218,7 +218,7 @@ def _checkpoint_marks(run: Run) -> dict[str, str]:
     return {name: text for name, text in marks.items() if text}
 
 
-def _pod(pod: dict[str, Any], placement: Placement, run: Run) -> None:
+def _pod(pod: dict[str, Any], placement: PodPlacement, run: Run) -> None:
     security = run.options.security
     pod["automountServiceAccountToken"] = False
     grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)

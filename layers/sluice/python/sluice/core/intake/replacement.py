@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sluice.core.intake.rendering import Placement
+from sluice.core.intake.rendering import PodPlacement
 from sluice.core.jobs.pod_sets import pod_requests
 from sluice.core.lifecycle.stuck_pods import stuck
 from sluice.core.migrations.cpu_compatibility import node_labels
@@ -25,7 +25,7 @@ def placeholder(
     workload: str,
     generation: int,
     terms: Sequence[Mapping[str, Any]],
-    instead: Placement | None = None,
+    instead: PodPlacement | None = None,
     cpu: str = "",
 ) -> Document:
     """A pod of the same size and demands that orders a node before the real pod may exist.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from sluice.core.clusters.capacity import MANAGED, Pool, Seen, plan, read_pool, unscheduled
+from sluice.core.clusters.capacity import MANAGED, CapacityView, Pool, plan, read_pool, unscheduled
 from sluice.core.clusters.fallback import hopeless
 from sluice.core.clusters.launches import lessons
 from sluice.core.clusters.quarantine import Ban
@@ -75,9 +75,9 @@ class Provision:
         # Decide
         fresh = lessons(pools, events, before, self.clock.now())
         bans = before | {ban.offering: ban for ban in fresh}
-        seen = self.seen(name, snapshot, pools, holders, bans.values(), len(waiting))
-        plans = plan(seen)
-        given_up = hopeless(holders, waiting, plans, pools, seen.now)
+        view = self.view(name, snapshot, pools, holders, bans.values(), len(waiting))
+        plans = plan(view)
+        given_up = hopeless(holders, waiting, plans, pools, view.now)
         # Apply
         for ban in fresh:
             self.offerings.ban(name, ban)
@@ -110,7 +110,7 @@ class Provision:
         events, _ = cluster.list("Event", field=REFUSED_PURCHASES, namespace=EVENTS_NAMESPACE)
         return [read_pool(each, claims) for each in documents], events
 
-    def seen(
+    def view(
         self,
         name: str,
         snapshot: CatalogSnapshot,
@@ -118,7 +118,7 @@ class Provision:
         holders: Sequence[Workload],
         bans: Iterable[Ban],
         waiting_pods: int,
-    ) -> Seen:
+    ) -> CapacityView:
         queues = configured(snapshot).queues
         proposed = self.threads.map(
             lambda queue: self.workloads.inbox(pending_key(queue), limit=LOOKED_AHEAD),
@@ -126,7 +126,7 @@ class Provision:
         )
         pending = self.workloads.get_many([i for ids in proposed for i in ids])
         spec = cluster_spec(snapshot, name)
-        return Seen(
+        return CapacityView(
             pools=pools,
             flavors=queues.flavors,
             queues=tuple(queues.cluster_queues.values()),

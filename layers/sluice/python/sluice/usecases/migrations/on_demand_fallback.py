@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sluice.core.clusters.fallback import flavor_instead, may_leave
 from sluice.core.config.catalog import QueueCatalog
-from sluice.core.intake.rendering import Placement, placement
+from sluice.core.intake.rendering import PodPlacement, placement
 from sluice.core.lifecycle.record import Workload
 from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
 from sluice.core.scheduling.quota import QuotaTree
@@ -41,7 +41,7 @@ class OnDemandQuota:
     ledgers: Ledgers
     trees: dict[str, QuotaTree] = field(default_factory=dict)
 
-    def placements(self, workload: Workload, flavor: str) -> Mapping[str, Placement] | None:
+    def placements(self, workload: Workload, flavor: str) -> Mapping[str, PodPlacement] | None:
         """Where the pod sets of a workload would run with this flavor; None without quota for it.
 
         Whoever asks next finds less.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.clusters.capacity import shut
+from sluice.core.clusters.capacity import closed_flavors
 from sluice.core.config.model import QueueingStrategy
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import pending_key
@@ -94,7 +94,7 @@ class Explain:
         """Headline and reason, if it starts where no machine can be had now."""
         if workload.reservation is None or phase(workload) != "STARTING":
             return {}
-        closed = shut(self.query.pools.plans(workload.cluster), self.query.clock.now())
+        closed = closed_flavors(self.query.pools.plans(workload.cluster), self.query.clock.now())
         for flavor in sorted(workload.reservation.flavors):
             if why := closed.get(flavor):
                 told = reason(why.reason, f"flavor {flavor}: {why.message}")
