@@ -34,7 +34,7 @@ from kubernetes.client.exceptions import ApiException
 
 from agent import notices, support
 from agent.kubelet import KUBELET_ROOT, Kubelet
-from agent.program import Agent, Nodes
+from agent.program import OrderController, ServedNodes
 from agent.registry import Repository
 from agent.saving import Saver
 
@@ -128,7 +128,8 @@ def patiently(prepare: Callable[[], None], stop: threading.Event) -> None:
 
 def publish_support(api: client.CoreV1Api, node: str) -> None:
     runtime = api.read_node(node).status.node_info.container_runtime_version
-    api.patch_node(node, {"metadata": support.marks(support.why_not(runtime))})
+    found = support.marks(support.why_not(runtime), closes=support.closes_connections())
+    api.patch_node(node, {"metadata": found})
 
 
 def listener_of(given: argparse.Namespace, session: boto3.Session) -> notices.Listener:
@@ -190,7 +191,7 @@ def main() -> None:
         repository=lambda: repository_of(given.repository, session),
         failures=(*SERVICES, S3UploadFailedError),
     )
-    tasks = [Agent(api, Nodes(given.node, given.label), saver).run]
+    tasks = [OrderController(api, ServedNodes(given.node, given.label), saver).run]
     if given.notices_queue:
         tasks.append(listener_of(given, session).run)
     for task in tasks:

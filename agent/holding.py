@@ -1,4 +1,4 @@
-"""Holds the processes of a dumped run still, so that nothing is done that is done again elsewhere.
+"""Stops the processes of a dumped run, so that no work is done that is done again elsewhere.
 
 The kubelet leaves a container running after its dump. While CRIU reads processes it traces them;
 in the moment in which it lets them go they are stopped, before the archive is even written. They
@@ -118,19 +118,11 @@ class Hold:
                 self.stop()
 
     def _tree(self) -> Iterator[int]:
-        """The first process and all below it, parents before their children."""
-        children: dict[int, list[int]] = {}
-        for pid, parent in parents(self._proc).items():
-            children.setdefault(parent, []).append(pid)
-        waiting = [self._first]
-        while waiting:
-            pid = waiting.pop(0)
-            yield pid
-            waiting += children.get(pid, [])
+        return list_tree(self._first, self._proc)
 
 
 @dataclass(frozen=True)
-class Holds:
+class HeldRuns:
     """The runs that are held on the agent's nodes, by the UID of their pods."""
 
     known: dict[str, Hold] = field(default_factory=dict)
@@ -178,6 +170,18 @@ class Holds:
         """The pod is no more."""
         if (hold := self.known.pop(uid, None)) is not None:
             hold.kill()
+
+
+def list_tree(first: int, proc: Path = PROC) -> Iterator[int]:
+    """A process and all below it, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents(proc).items():
+        children.setdefault(parent, []).append(pid)
+    waiting = [first]
+    while waiting:
+        pid = waiting.pop(0)
+        yield pid
+        waiting += children.get(pid, [])
 
 
 def first_of(order: Order, proc: Path = PROC, *, certainly: bool = False) -> int:

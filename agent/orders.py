@@ -12,6 +12,9 @@ DONE = "sluice.dev/checkpoint-done"
 DRIVER = "sluice.dev/checkpoint-driver"
 DESTINATION = "sluice.dev/checkpoint-to"
 SIGNAL = "sluice.dev/checkpoint-signal"
+CONNECTIONS = "sluice.dev/checkpoint-connections"
+REFUSE = "refuse"
+"""Open TCP connections are not to be closed; without the annotation they are."""
 LEAVING = "sluice.dev/leaving"
 ELSEWHERE = frozenset({"cedana"})
 """Drivers for which the control plane answers."""
@@ -37,6 +40,7 @@ class Order:
     signal: str
     node: str
     deadline: int  # epoch ms; 0 for none
+    keeps_connections: bool = False  # it is not saved while it has open TCP connections
 
     @property
     def place(self) -> tuple[str, str]:
@@ -126,6 +130,7 @@ def borne_by(pod: Mapping[str, Any]) -> Order | None:
         signal=marks.get(SIGNAL, ""),
         node=pod["spec"].get("nodeName", ""),
         deadline=int(leaving) if (leaving := marks.get(LEAVING, "")).isdigit() else 0,
+        keeps_connections=marks.get(CONNECTIONS) == REFUSE,
     )
 
 

@@ -20,7 +20,7 @@ AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Nodes:
+class ServedNodes:
     """Which nodes an agent serves: one by name, or all with a label `KEY=VALUE`."""
 
     name: str = ""
@@ -37,14 +37,14 @@ class Nodes:
         return (api.read_node(node).metadata.labels or {}).get(key) == value
 
 
-class Agent:
+class OrderController:
     """Carries out one order of a pod at a time, the newest that it bears.
 
     One that was replaced before its turn is nobody's wish any more. One that comes back after
     another was answered is carried out again: its answer has been overwritten.
     """
 
-    def __init__(self, api: client.CoreV1Api, nodes: Nodes, saver: Saver) -> None:
+    def __init__(self, api: client.CoreV1Api, nodes: ServedNodes, saver: Saver) -> None:
         self.api = api
         self.nodes = nodes
         self.saver = saver

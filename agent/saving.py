@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent.holding import Hold, Holds, untraced
+from agent.connections import count_connections
+from agent.holding import HeldRuns, Hold, first_of, list_tree, untraced
 from agent.kubelet import CheckpointRefusedError
-from agent.orders import Order
+from agent.orders import CONNECTIONS, REFUSE, Order
 from agent.registry import PushRefusedError
 from agent.signals import UnheardError, tell
 
@@ -25,13 +26,13 @@ class Uploads(Protocol):
     def upload_file(self, Filename: str, Bucket: str, Key: str) -> None: ...  # noqa: N803 - boto3's names
 
 
-class Kubelet(Protocol):
+class CheckpointEndpoint(Protocol):
     """See `agent.kubelet`."""
 
     def checkpoint(self, namespace: str, pod: str, container: str, *, seconds: int) -> Path: ...
 
 
-class Repository(Protocol):
+class ImageRepository(Protocol):
     """See `agent.registry`."""
 
     def push(self, tag: str, archive: Path, container: str) -> str: ...
@@ -41,11 +42,12 @@ class Repository(Protocol):
 class Saver:
     """Carries orders out; the answer is the text of the annotation."""
 
-    kubelet: Callable[[str], Kubelet]  # of a node; it may listen elsewhere after a reboot
+    # Of a node; its port may change with a reboot.
+    kubelet: Callable[[str], CheckpointEndpoint]
     uploads: Uploads
-    repository: Callable[[], Repository | None]  # asked each time, as credentials expire
+    repository: Callable[[], ImageRepository | None]  # asked each time, as credentials expire
     failures: tuple[type[Exception], ...]  # of `kubelet`, `uploads` and `repository`
-    holds: Holds = field(default_factory=Holds)
+    holds: HeldRuns = field(default_factory=HeldRuns)
 
     def save(self, order: Order) -> str:
         """The answer to an order, whatever becomes of it."""
@@ -75,6 +77,9 @@ class Saver:
         (container,), (bucket, key) = order.containers, order.place
         if not untraced(order, _seconds_left(order)):
             return order.failed("its processes are traced already, as by another dump", at=at)
+        if order.keeps_connections and (number := _open_connections(order)):
+            why = f"it has {number} open TCP connections, and {CONNECTIONS} is {REFUSE}"
+            return order.failed(why, at=at)
         left = _seconds_left(order)
         if left < 1:
             return order.failed("no time is left", at=at)
@@ -122,6 +127,11 @@ class Saver:
         """The image that a runtime restores; empty where nodes restore the archive itself."""
         repository = self.repository()
         return repository.push(tag, archive, container) if repository else ""
+
+
+def _open_connections(order: Order) -> int:
+    first = first_of(order)
+    return count_connections(list_tree(first)) if first else 0
 
 
 def _seconds_left(order: Order) -> int:

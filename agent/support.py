@@ -4,6 +4,10 @@ import re
 from pathlib import Path
 
 LABEL = "sluice.dev/checkpoint"
+CONNECTIONS_LABEL = "sluice.dev/checkpoint-connections"
+CLOSE = "close"
+"""A checkpoint closes open TCP connections. Without the label CRIU refuses them."""
+RUNC_OPTIONS = "etc/criu/runc.conf"
 REASON = "sluice.dev/checkpoint-reason"
 # Restore during CreateContainer exists from 2.1 on; 2.4 takes it out again.
 CONTAINERD = re.compile(r"containerd://2\.(\d+)\.")
@@ -27,9 +31,24 @@ def why_not(runtime: str, host: Path = HOST) -> str:
     return "" if installed else "the node has no CRIU; install it with the AMI or its user data"
 
 
-def marks(reason: str) -> dict[str, dict[str, str | None]]:
-    """Labels and annotations for the node; None takes one away."""
+def closes_connections(host: Path = HOST) -> bool:
+    """Whether runc tells CRIU, by its file of options, to close open TCP connections."""
+    try:
+        lines = (host / RUNC_OPTIONS).read_text().splitlines()
+    except OSError:
+        return False
+    return "tcp-close" in {line.strip().lstrip("-") for line in lines}
+
+
+def marks(reason: str, *, closes: bool) -> dict[str, dict[str, str | None]]:
+    """Labels and annotations for the node; None takes one away.
+
+    `reason` says why the node cannot save; `closes` whether checkpoints close connections.
+    """
     return {
-        "labels": {LABEL: None if reason else "criu"},
+        "labels": {
+            LABEL: None if reason else "criu",
+            CONNECTIONS_LABEL: CLOSE if closes and not reason else None,
+        },
         "annotations": {REASON: reason or None},
     }

@@ -34,6 +34,8 @@ OUR_REGISTRY = 'server = "http://127.0.0.1:{registry}"\n'
 OTHER_REGISTRIES = """[host."http://127.0.0.1:{registry}"]
   capabilities = ["pull", "resolve"]
 """
+# runc hands them to CRIU: a checkpoint closes open TCP connections instead of failing for them.
+CRIU_OPTIONS = "tcp-close\nskip-in-flight\nfile-locks\nlink-remap\nghost-limit 1073741824\n"
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "value": "true", "effect": "NoExecute"}
 SERVING = {
     "tlsCertFile": "/etc/kubelet/serving.crt",
@@ -144,6 +146,7 @@ def files(plan: Plan) -> dict[str, str]:
         "kubelet/config.json": json.dumps(kubelet(plan), indent=2),
         "kubelet/kubeconfig": plan.kubeconfig,
         "kubelet/labels": ",".join(f"{key}={text}" for key, text in labels(plan).items()),
+        "criu/runc.conf": CRIU_OPTIONS,
         "hosts": "127.0.0.1 localhost\n",
         "machine-id": plan.instance.id.removeprefix("i-").zfill(32)[-32:] + "\n",
         "size/meminfo": memory(plan),

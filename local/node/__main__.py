@@ -6,18 +6,27 @@ Each running instance of the EC2 endpoint becomes a Kubernetes node; the pods bo
 processes of the user who runs this program. What that means for a pod:
 
 - The image is ignored; `python` and `python3` are the interpreter that runs this program.
-- There is no mount namespace. A volume is a folder, and every occurrence of its mountPath in
-  command, args, environment values and workingDir is rewritten to that folder, which is also in
-  SLUICE_VOLUME_<NAME>. A path inside the program's own code is not rewritten.
+- With root on Linux a container has mount, PID, IPC and UTS namespaces and a root of its own: the
+  machine's programs and libraries, read only, below a layer that takes what the container writes.
+  Home folders, /tmp and the state of the stack are hidden. Volumes are mounted where the manifest
+  says, read-only ones cannot be written, and io_uring is refused as under containerd's profile.
+- Without root, or where overlayfs does not work, nothing is isolated: a pod can read and write
+  what the user can. A volume is a folder, and every occurrence of its mountPath in command, args,
+  environment values and workingDir is rewritten to that folder. A path inside the program's own
+  code is not rewritten, and read-only volumes can be written. The node's annotation
+  `sluice.dev/isolation-reason` says why.
+- A volume's path is also in SLUICE_VOLUME_<NAME>.
 - A PersistentVolume of the S3 driver is a folder synchronised with its prefix; see s3_volume.py.
 - Nothing limits CPU or memory, and pods share the machine's loopback network.
 - Whatever else is not supported fails the pod with the reason UnsupportedByProcessNode.
 
-With root, Linux and CRIU 4 (install_criu.sh), a pod annotated
+With isolation and CRIU 4 (install_criu.sh), a pod annotated
 `sluice.dev/checkpoint-driver: kubelet` can be saved through the kubelet's checkpoint endpoint, and
 a pod annotated `sluice.dev/restore-from: s3://BUCKET/KEY` (or a path) goes on from there, with the
 memory, files, environment and host name of the saved one. The node's label `sluice.dev/checkpoint`
-says whether it can; the annotation `sluice.dev/checkpoint-reason` why not.
+says whether it can; the annotation `sluice.dev/checkpoint-reason` why not. Established TCP
+connections are closed by that, unless `sluice.dev/checkpoint-connections: refuse` asks for no
+checkpoint then.
 
 With `--runtime simulated` a pod is no process: it lasts as long as its annotation
 `sluice.dev/simulated-duration` says (seconds, default 0) and ends with

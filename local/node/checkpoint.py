@@ -1,8 +1,8 @@
 """Checkpoint archives: the processes of one container with its pod's folder, in one tar file.
 
-    config.dump   JSON: whose processes, and the folder that they must find again
+    config.dump   JSON: whose processes, and the mounts that they must find again
     checkpoint/   CRIU's images with its log and statistics
-    pod/          the pod's folder as it was while the processes were frozen
+    pod/          the container's layer, volumes and logs as they were while it was frozen
     dump.log, stats-dump   as in the kubelet's archives
 
 The archive holds process memory, Secrets included.
@@ -21,15 +21,19 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local.node.criu import Criu, CriuError
-from local.node.folders import PodFolder
+from local.node.criu import Criu, CriuError, DumpRequest
+from local.node.folders import SAVED, PodFolder
 from local.node.s3_volume import ONE_THREAD, Buckets
 
 DRIVER = "sluice.dev/checkpoint-driver"
+XATTRS = ("--xattrs", "--xattrs-include=*")  # overlayfs marks folders of a layer by them
 DRIVERS = ("kubelet", "cedana")
 """Those that save processes."""
 RESTORE_FROM = "sluice.dev/restore-from"
 RESTORE_DIGEST = "sluice.dev/restore-sha256"
+CONNECTIONS = "sluice.dev/checkpoint-connections"
+REFUSE = "refuse"
+"""A container with established TCP connections is not saved. By default they are closed."""
 
 
 class RestoreError(Exception):
@@ -48,7 +52,7 @@ class Saved:
     pod: str
     uid: str
     container: str
-    root: str  # the pod's folder; a restored process needs it at the same path
+    mounts: dict[str, str]  # name for CRIU → path in the container
     restarts: int
     criu: str
     saved_at: str
@@ -69,17 +73,25 @@ class Archive:
     def pidfile(self) -> Path:
         return self.folder / "pid"
 
-    def lay_out(self, owner: str) -> None:
-        """Puts the pod's folder back as it was, for the pod with the UID `owner`."""
-        root = Path(self.saved.root)
-        shutil.rmtree(root, ignore_errors=True)
-        subprocess.run(["cp", "-a", str(self.folder / "pod"), str(root)], check=True)
-        PodFolder(root).claim(owner)
+    def lay_out(self, pod: PodFolder) -> None:
+        """Fills the folder of the restored pod with what was saved."""
+        for name in SAVED:
+            shutil.rmtree(pod.root / name, ignore_errors=True)
+        subprocess.run(["cp", "-a", f"{self.folder / 'pod'}/.", str(pod.root)], check=True)
+        pod.root.chmod(0o700)
+        pod.layers(self.saved.container).make()
         self.pidfile.unlink(missing_ok=True)
 
 
 async def save(
-    criu: Criu, pid: int, saved: Saved, folder: Path, *, timeout_seconds: float | None
+    criu: Criu,
+    pid: int,
+    saved: Saved,
+    pod: PodFolder,
+    folder: Path,
+    *,
+    closes_connections: bool,
+    timeout_seconds: float | None,
 ) -> Path:
     """Saves a running container; returns the archive. Raises CriuError; it runs on in any case."""
     if criu.program is None:
@@ -89,8 +101,20 @@ async def save(
     images = draft / "checkpoint"
     images.mkdir(parents=True, mode=0o700)
     try:
-        copy = (Path(saved.root), draft / "pod")
-        await criu.dump(pid, images, copy=copy, timeout_seconds=timeout_seconds)
+        upper = pod.layers(saved.container).upper
+        layer = draft / "pod" / upper.parent.relative_to(pod.root)
+        layer.mkdir(parents=True)
+        beside = [pod.root / name for name in SAVED if (pod.root / name).exists()]
+        request = DumpRequest(
+            mounts=saved.mounts,
+            copies=[
+                (upper, layer),
+                *((one, draft / "pod") for one in beside if not upper.is_relative_to(one)),
+            ],
+            closes_connections=closes_connections,
+            timeout_seconds=timeout_seconds,
+        )
+        await criu.dump(pid, images, request)
         return await asyncio.to_thread(_pack, draft, saved, archive)
     finally:
         await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
@@ -103,7 +127,7 @@ def _pack(draft: Path, saved: Saved, archive: Path) -> Path:
     partial = archive.with_suffix(".part")
     partial.touch(0o600)
     members = ["config.dump", "dump.log", "stats-dump", "checkpoint", "pod"]
-    subprocess.run(["tar", "-C", str(draft), "-cf", str(partial), *members], check=True)
+    subprocess.run(["tar", *XATTRS, "-C", str(draft), "-cf", str(partial), *members], check=True)
     return partial.replace(archive)
 
 
@@ -116,7 +140,6 @@ def unpack(
     buckets: Buckets,
     source: str,
     folder: Path,
-    pods: Path,
     stopped: Callable[[], bool],
     digest: str = "",
 ) -> Archive:
@@ -147,7 +170,7 @@ def unpack(
         if digest and digest != _digest(tar):
             raise RestoreError(f"{source} is not the archive that belongs to its set")
         subprocess.run(
-            ["tar", "-C", str(folder), "-xpf", str(tar)],
+            ["tar", *XATTRS, "-C", str(folder), "-xpf", str(tar)],
             check=True,
             capture_output=True,
             text=True,
@@ -159,8 +182,6 @@ def unpack(
         raise RestoreError(f"{source} is no checkpoint of a process node: {error}") from error
     if source.startswith("s3://"):
         tar.unlink()
-    if Path(saved.root).parent != pods:
-        raise RestoreError(f"{source} belongs to {saved.root}, which is not below {pods}")
     return Archive(folder, saved)
 
 

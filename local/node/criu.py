@@ -7,8 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from local.node import containers
+from local.node.containers import Isolation
 
 LEAST_MAJOR = 4  # 3.17 fails on current kernels
 LOG_LINES = 8
@@ -16,8 +20,27 @@ PROBE_SECONDS = 20
 HARMLESS = "RLIMIT_NOFILE"  # without CAP_SYS_RESOURCE it complains of this and goes on
 
 
+COMMON = ("--file-locks", "--manage-cgroups=ignore")
+GHOST_BYTES = 1 << 30  # of a deleted file that is open; CRIU's own limit is 1 MB
+
+
 class CriuError(Exception):
     """CRIU could not do it; the message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True)
+class DumpRequest:
+    """How to save one container.
+
+    `mounts` maps names to the paths in the container where files of the machine are mounted.
+    `copies` are sources and targets of folders that are copied while the processes are frozen, so
+    that their files are as the processes last saw them.
+    """
+
+    mounts: Mapping[str, str]
+    copies: Sequence[tuple[Path, Path]]
+    closes_connections: bool  # established TCP connections break; otherwise CRIU refuses
+    timeout_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -34,34 +57,42 @@ class Criu:
         """Value of the node's label `sluice.dev/checkpoint`."""
         return f"criu-{self.version}" if self.program else "unavailable"
 
-    def restore_command(self, images: Path, pidfile: Path) -> list[str]:
-        """Restores as a child of the caller; `restore.log` lands beside the images."""
+    def restore_command(
+        self, images: Path, pidfile: Path, root: Path, mounts: Mapping[str, Path]
+    ) -> list[str]:
+        """Restores as a child of the caller; `restore.log` lands beside the images.
+
+        `root` is where the container's root is mounted, `mounts` maps the names of the mounts of
+        the machine in it to their sources.
+        """
+        external = [f"--external=mnt[{name}]:{source}" for name, source in mounts.items()]
         return [
             str(self.program),
             *("restore", "--images-dir", str(images), "--log-file", "restore.log", "-v2"),
             *("--restore-detached", "--restore-sibling", "--pidfile", str(pidfile)),
+            *("--root", str(root), *external, *COMMON, "--tcp-close"),
         ]
 
-    async def dump(
-        self, pid: int, images: Path, *, copy: tuple[Path, Path], timeout_seconds: float | None
-    ) -> None:
-        """Saves the tree below `pid` and leaves it running.
-
-        `copy` names a folder and where to copy it while the tree is frozen, so that its files are
-        as the processes last saw them. Raises CriuError.
-        """
+    async def dump(self, pid: int, images: Path, request: DumpRequest) -> None:
+        """Saves the tree below `pid` and leaves it running. Raises CriuError."""
         script = images.parent / "when-frozen.sh"
-        source, target = copy
+        copies = (
+            f"cp -a {shlex.quote(str(source))} {shlex.quote(str(target))} || exit 1\n"
+            for source, target in request.copies
+        )
         script.write_text(
-            "#!/bin/sh\n"
-            '[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0\n'
-            f"exec cp -a {shlex.quote(str(source))} {shlex.quote(str(target))}\n"
+            f'#!/bin/sh\n[ "$CRTOOLS_SCRIPT_ACTION" = post-dump ] || exit 0\n{"".join(copies)}'
         )
         script.chmod(0o700)
+        timeout_seconds = request.timeout_seconds
         process = await asyncio.create_subprocess_exec(
             str(self.program),
             *("dump", "--tree", str(pid), "--images-dir", str(images), "--leave-running"),
             *("--log-file", "dump.log", "-v2", "--action-script", str(script)),
+            *(f"--external=mnt[{target}]:{name}" for name, target in request.mounts.items()),
+            *(f"--irmap-scan-path={folder}" for folder in ("/tmp", *request.mounts.values())),  # noqa: S108
+            *(*COMMON, "--link-remap", f"--ghost-limit={GHOST_BYTES}"),
+            *(("--tcp-close", "--skip-in-flight") if request.closes_connections else ()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -85,8 +116,11 @@ def last_lines(log: Path) -> str:
     return f"no {log.name}"
 
 
-def probe(named: Path | None, cache: Path) -> Criu:
-    """The named CRIU, else the installed one of `install_criu.sh`, else the machine's own."""
+def probe(named: Path | None, cache: Path, isolation: Isolation | None = None) -> Criu:
+    """The named CRIU, else the installed one of `install_criu.sh`, else the machine's own.
+
+    `isolation` is what was found for the nodes of this machine, if that was asked already.
+    """
     if sys.platform != "linux":
         return Criu(None, "", f"CRIU needs Linux, and this is {sys.platform}")
     if os.geteuid() != 0:
@@ -105,6 +139,9 @@ def probe(named: Path | None, cache: Path) -> Criu:
         _output(found, "check")
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         return Criu(None, "", f"{found} does not work here: {error}"[:250])
+    isolation = isolation or containers.probe(cache)
+    if not isolation.available:
+        return Criu(None, "", f"processes are saved in containers only: {isolation.reason}")
     return Criu(found, version, "")
 
 

@@ -5,20 +5,27 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from local.node.containers import Layers
 from local.node.state import Container, PodState
+
+SAVED = ("containers", "volumes", "logs", "termination")
+"""The folders of a pod that belong to a checkpoint of it."""
 
 
 @dataclass(frozen=True)
 class PodFolder:
-    """`<state>/pods/<uid>`; a restored pod lives in the folder of the pod that was saved."""
+    """`<state>/pods/<uid>`."""
 
     root: Path
 
     def volume(self, name: str) -> Path:
         return self.root / "volumes" / name
 
+    def layers(self, container: str) -> Layers:
+        return Layers(self.root / "containers" / container)
+
     def work(self, container: str) -> Path:
-        """Working directory and HOME of a container whose manifest names no other."""
+        """Working directory and HOME of a process that is not isolated, if no other is named."""
         return self.root / "work" / container
 
     @property
@@ -36,23 +43,14 @@ class PodFolder:
         """Copies of files on their way to S3."""
         return self.root / "staging"
 
-    def claim(self, uid: str) -> None:
-        """Says whose folder it is: a restored pod takes over that of the saved one."""
-        (self.root / "owner").write_text(uid)
-
-    def owned_by(self, uid: str) -> bool:
-        owner = self.root / "owner"
-        return owner.exists() and owner.read_text() == uid
-
     def shrink(self) -> None:
         """Keeps only what `kubectl logs` may still ask for."""
-        for name in ("volumes", "work", "tmp", "staging", "rootfs", "termination"):
+        for name in {*SAVED, "work", "tmp", "staging", "rootfs"} - {"logs"}:
             shutil.rmtree(self.root / name, ignore_errors=True)
 
-    def make(self, uid: str, containers: list[str]) -> None:
+    def make(self, containers: list[str]) -> None:
         self.temporary.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)  # it holds the pod's Secrets
-        self.claim(uid)
         (self.root / "termination").mkdir(exist_ok=True)
         for name in containers:
             self.work(name).mkdir(parents=True, exist_ok=True)
@@ -77,8 +75,7 @@ class PodRecord:
 
     def discard(self, pods: Path) -> None:
         """Removes logs, volumes and the record: the pod object, or its machine, is gone."""
-        if PodFolder(self.root).owned_by(self.state.uid):
-            shutil.rmtree(self.root, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
         shutil.rmtree(pods.parent / "restore" / self.state.uid, ignore_errors=True)
         (pods / f"{self.state.uid}.json").unlink(missing_ok=True)
 

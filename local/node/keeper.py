@@ -5,12 +5,17 @@ because it is the subreaper of all that it starts, nothing can escape it by beco
 Commands come as JSON lines on stdin, reports go out as JSON lines on stdout:
 
     {"op": "start", "id": ID, "argv": [...], "env": {...}, "cwd": DIR, "log": FILE,
-     "root": POD_DIR, "isolated": BOOL}             -> {"started": ID, "pid": N} or {"failed": ID}
-    {"op": "restore", "id": ID, "argv": [...], "pidfile": FILE, "log": FILE, "root": POD_DIR}
+     "root": POD_DIR, "container": {...} or null, "join": PID or null}
+                                                    -> {"started": ID, "pid": N} or {"failed": ID}
+    {"op": "restore", "id": ID, "argv": [...], "pidfile": FILE, "log": FILE, "root": POD_DIR,
+     "layers": {...}}
     {"op": "signal", "id": ID, "signal": N}         -> nothing
                                                     -> {"exited": ID, "code": N}
 
 The code is the exit status, or 128 + n after signal n. End of file on stdin ends everything.
+A `container` is described in containers.py; without one a process is the machine's own. With
+`join` it runs beside the processes of a container, whose first process that is. `cwd` and `log`
+are paths in the container.
 """
 
 import contextlib
@@ -25,10 +30,11 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
+from local.node import container_root
+from local.node.init import READY
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-CLONE_NEWPID = 0x20000000
-SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 # A sweep reads all of /proc: in a burst, ended containers are reported in batches.
 SWEEP_SECONDS = 0.1
 # The environment variable by which a daemonised process is known to belong to a pod.
@@ -40,15 +46,6 @@ libc = ctypes.CDLL(None, use_errno=True)
 def exit_code(status: int) -> int:
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
-
-
-def clone_into_pid_namespace() -> int:
-    """As os.fork, but the child is PID 1 of a PID namespace of its own (needs root)."""
-    number = SYS_CLONE[os.uname().machine]
-    pid: int = libc.syscall(number, CLONE_NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
-    if pid < 0:
-        raise OSError(ctypes.get_errno(), "clone with a new PID namespace")
-    return pid
 
 
 def sessions() -> dict[int, tuple[int, int]]:
@@ -104,7 +101,7 @@ class Keeper:
     def start(self, command: dict[str, Any]) -> None:
         parent, child = os.pipe()
         try:
-            pid = clone_into_pid_namespace() if command["isolated"] else os.fork()
+            pid = container_root.clone() if command["container"] else os.fork()
         except OSError as error:
             os.close(parent)
             os.close(child)
@@ -223,28 +220,45 @@ def become(command: dict[str, Any], *, ready: int | None) -> NoReturn:
         os.setsid()
         if ready is not None:
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.umask(0o022)
+        if container := command.get("container"):
+            container_root.enter(container)
+            os.makedirs(command["cwd"], exist_ok=True)  # noqa: PTH103
+        elif layers := command.get("layers"):
+            container_root.show_root(layers)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             if signal.getsignal(number) not in (signal.SIG_DFL, None):
                 signal.signal(number, signal.SIG_DFL)  # what is ignored stays so through exec
-        os.umask(0o022)
+        if joined := command.get("join"):
+            container_root.join(joined)
+            follow(os.fork())
         os.chdir(command["cwd"])
         log = os.open(command["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.closerange(3, ready if ready is not None else 3)
+        if ready is not None:
+            ready = os.dup2(ready, READY, inheritable=bool(container))
         os.execvpe(  # noqa: S606 - the pod's program, not a shell
             command["argv"][0], command["argv"], command["env"]
         )
     except BaseException as error:  # noqa: BLE001 - a child must never return into the parent's loop
-        if ready is not None:
-            os.write(ready, str(error).encode())
+        os.write(2 if ready is None else ready, str(error).encode())
     os._exit(127)
 
 
-def main() -> None:
-    """Takes one argument, the lock file that tells a successor when everything has ended."""
-    with Path(sys.argv[1]).open("w") as lock:
+def follow(child: int) -> None:
+    """Ends as the child does; returns in the child."""
+    if child == 0:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os._exit(exit_code(os.waitpid(child, 0)[1]))
+
+
+def main(lock_file: str) -> None:
+    """The lock is free when everything has ended: so a successor is told."""
+    with Path(lock_file).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -257,7 +271,3 @@ def main() -> None:
             keeper.run()
         finally:
             keeper.end_everything()
-
-
-if __name__ == "__main__":
-    main()

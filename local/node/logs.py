@@ -1,18 +1,25 @@
 """Reading a container's log file as `kubectl logs` asks: tail, limit, follow."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import BinaryIO
 
 CHUNK_BYTES = 1 << 16
 FOLLOW_SECONDS = 0.2
 
 
+def open_log(path: Path) -> BinaryIO:
+    """Follows no symbolic link: the container could have put one there."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+
+
 def tail_offset(path: Path, lines: int) -> int:
     """Where the last `lines` lines of the file begin, in bytes."""
     if lines <= 0:
-        return path.stat().st_size
-    with path.open("rb") as file:
+        return path.lstat().st_size
+    with open_log(path) as file:
         end = position = file.seek(0, 2)
         missing = lines
         while position > 0:
@@ -37,7 +44,7 @@ async def stream(
     """The log's bytes; goes on while `follow` says that the container may still write."""
     rest = limit_bytes
     offset = 0 if tail is None else tail_offset(path, tail)
-    with path.open("rb") as file:
+    with open_log(path) as file:
         file.seek(offset)
         while rest is None or rest > 0:
             more = follow()  # asked before reading, so that the last words are not lost

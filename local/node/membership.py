@@ -26,6 +26,7 @@ class Registration:
     kubelet_port: int
     checkpoint: str  # "criu-4.2.1", or "unavailable"
     checkpoint_reason: str  # empty when available
+    isolation_reason: str  # why pods are not isolated from the machine; empty when they are
 
 
 def node_object(registration: Registration) -> dict[str, Any]:
@@ -98,10 +99,17 @@ def node_status(registration: Registration) -> dict[str, Any]:
 def checkpoint_capability(registration: Registration) -> dict[str, Any]:
     """Patch that tells drivers whether this node can save processes, and why not."""
     key = "sluice.dev/checkpoint"
+    able = not registration.checkpoint_reason
     return {
         "metadata": {
-            "labels": {key: registration.checkpoint},
-            "annotations": {f"{key}-reason": registration.checkpoint_reason or None},
+            "labels": {
+                key: registration.checkpoint,
+                f"{key}-connections": "close" if able else None,
+            },
+            "annotations": {
+                f"{key}-reason": registration.checkpoint_reason or None,
+                "sluice.dev/isolation-reason": registration.isolation_reason or None,
+            },
         }
     }
 

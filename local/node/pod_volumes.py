@@ -24,6 +24,11 @@ class PodVolumes:
         self._quiet = asyncio.Event()  # no container runs any more
         self._uploader: asyncio.Task[None] | None = None
 
+    @property
+    def read_only(self) -> set[str]:
+        """The volumes from buckets that cannot be written."""
+        return {name for name, bucket in self._buckets.items() if bucket.mount.read_only}
+
     async def fill(self) -> None:
         """Makes every volume's folder; may be repeated.
 

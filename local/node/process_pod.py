@@ -14,6 +14,7 @@ from local.node.criu import CriuError, last_lines
 from local.node.environment import ConfigMissingError, FieldUnknownError
 from local.node.folders import PodFolder, PodRecord
 from local.node.launching import Launcher, Surroundings
+from local.node.logs import open_log
 from local.node.pod_run import PodRun
 from local.node.pod_volumes import PodVolumes
 from local.node.processes import Process, StartFailedError
@@ -23,7 +24,6 @@ from local.node.state import Container, PodState
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 2
-TAKEOVER_SECONDS = 0.2
 MESSAGE_BYTES = 4096
 LOG_TAIL_BYTES = 2048
 START_ERROR = 128  # the exit code that a container runtime gives what it could not execute
@@ -42,17 +42,14 @@ class ProcessPod(PodRun):
         self._saving = asyncio.Lock()
         self._hooked: set[str] = set()  # containers whose preStop hook has been run
         self._endings: set[asyncio.Task[None]] = set()
-        self._settle_in(record.root if record else site.pods / self.state.uid)
+        self.folder = PodFolder(record.root if record else site.pods / self.state.uid)
+        self.volumes = PodVolumes(self.site, self.pod, self.folder, self.node.allocatable)
+        self.launcher = Launcher(self.site, self.pod, self.folder, self.node)
         for course in self.state.init + self.state.containers:
             if course.running:  # it was, before the node program ended and took it along
                 message = "The node program ended and its processes with it"
                 course.ends(137, NODE_RESTARTED, message)
                 self.state.disrupted = message
-
-    def _settle_in(self, root: Path) -> None:
-        self.folder = PodFolder(root)
-        self.volumes = PodVolumes(self.site, self.pod, self.folder, self.node.allocatable)
-        self.launcher = Launcher(self.site, self.pod, self.folder, self.node)
 
     async def work(self) -> None:
         if found := support.refusals(self.pod):
@@ -74,8 +71,6 @@ class ProcessPod(PodRun):
                 course.ends(START_ERROR, "StartError", str(error))
             self.fail(RESTORE_FAILED, str(error))
             await self.site.warn(self.pod, RESTORE_FAILED, str(error))
-        finally:
-            self.site.occupied.discard(self.folder.root)
 
     async def _run_containers(self) -> None:
         spec = self.pod["spec"]
@@ -122,10 +117,9 @@ class ProcessPod(PodRun):
 
     async def _prepare(self) -> bool:
         """Folders and volumes; waits for ConfigMaps and Secrets that do not exist yet."""
-        self.site.occupied.add(self.folder.root)
         self.keep()
         names = [one.name for one in self.state.init + self.state.containers]
-        await self.site.work(self.folder.make, self.state.uid, names)
+        await self.site.work(self.folder.make, names)
         warned = ""
         while True:
             try:
@@ -183,7 +177,7 @@ class ProcessPod(PodRun):
     async def _run_once(self, container: dict[str, Any], course: Container) -> None:
         try:
             if self._archive:
-                process = await self._restore(self._archive, course)
+                process = await self._restore(self._archive, container, course)
             else:
                 started = await self._start(container, course)
                 if started is None:
@@ -213,7 +207,7 @@ class ProcessPod(PodRun):
         while not self.stopping.is_set():
             try:
                 launch = await self.site.call(
-                    self.launcher.launch, container, restarts, isolated=self._can_be_saved
+                    self.launcher.launch, container, restarts, self.volumes.read_only
                 )
             except (ConfigMissingError, FieldUnknownError, ValueError, ApiError) as error:
                 course.waits("CreateContainerConfigError", str(error))
@@ -223,19 +217,20 @@ class ProcessPod(PodRun):
             try:
                 return await self.site.processes.start(launch)
             except StartFailedError as error:
-                raise StartFailedError(f"{launch.argv[0]}: {error}") from error
+                raise StartFailedError(f"{container['command'][0]}: {error}") from error
         return None
 
     def _termination_message(self, container: dict[str, Any], course: Container, code: int) -> str:
         path = self.folder.termination_message(course.name)
         with contextlib.suppress(OSError):
             if text := path.read_bytes()[:MESSAGE_BYTES].decode(errors="replace"):
-                path.unlink()
+                path.write_bytes(b"")  # not removed: it is mounted in the container
                 return text
         fallback = container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
         if code and fallback:
             with contextlib.suppress(OSError):
-                written = self.folder.log(course.name, course.restarts).read_bytes()
+                with open_log(self.folder.log(course.name, course.restarts)) as file:
+                    written = file.read()
                 return written[-LOG_TAIL_BYTES:].decode(errors="replace")
         return ""
 
@@ -272,7 +267,12 @@ class ProcessPod(PodRun):
         if "exec" not in hook:
             return
         try:
-            launch = await self.site.call(self.launcher.hook, container, hook["exec"]["command"])
+            launch = await self.site.call(
+                self.launcher.hook,
+                container,
+                hook["exec"]["command"],
+                self.processes[name].pid,
+            )
             code = await (await self.site.processes.start(launch)).exit_code
         except (StartFailedError, ConfigMissingError, ApiError) as error:
             await self.site.warn(self.pod, "FailedPreStopHook", str(error))
@@ -283,9 +283,9 @@ class ProcessPod(PodRun):
     # Checkpoint and restore
 
     @property
-    def _can_be_saved(self) -> bool:
-        asked = self.pod["metadata"].get("annotations", {}).get(checkpoint.DRIVER)
-        return asked in checkpoint.DRIVERS and self.site.criu.program is not None
+    def annotations(self) -> dict[str, str]:
+        found: dict[str, str] = self.pod["metadata"].get("annotations", {})
+        return found
 
     async def save(self, container: str, timeout_seconds: float | None) -> Path:
         """Saves a running container, which runs on; returns the archive. Raises CriuError."""
@@ -294,9 +294,9 @@ class ProcessPod(PodRun):
             raise CriuError(f"container {container!r} is not running")
         if len(self.state.containers) > 1:
             raise CriuError("only pods with one container can be saved on process nodes")
-        if not self._can_be_saved and self._archive is None:
-            reason = self.site.criu.reason or f"the pod has no annotation {checkpoint.DRIVER}"
-            raise CriuError(f"{reason}, so it was not started in a PID namespace of its own")
+        if self.annotations.get(checkpoint.DRIVER) not in checkpoint.DRIVERS:
+            raise CriuError(f"the annotation {checkpoint.DRIVER} does not ask for it")
+        (spec,) = self.pod["spec"]["containers"]
         metadata = self.pod["metadata"]
         async with self._saving:
             saved = checkpoint.Saved(
@@ -304,7 +304,12 @@ class ProcessPod(PodRun):
                 pod=metadata["name"],
                 uid=self.state.uid,
                 container=container,
-                root=str(self.folder.root),
+                mounts={
+                    f"mount-{number}": str(bind.target)
+                    for number, bind in enumerate(
+                        self.launcher.describe(spec, self.volumes.read_only).binds
+                    )
+                },
                 restarts=course.restarts,
                 criu=self.site.criu.version,
                 saved_at=checkpoint.moment(),
@@ -313,14 +318,18 @@ class ProcessPod(PodRun):
                 self.site.criu,
                 process.pid,
                 saved,
+                self.folder,
                 self.site.checkpoints,
+                closes_connections=self.annotations.get(checkpoint.CONNECTIONS)
+                != checkpoint.REFUSE,
                 timeout_seconds=timeout_seconds,
             )
 
     async def _take_over(self, source: str) -> None:
-        """Puts the saved pod's folder back in place, once the saved pod itself is gone."""
+        """Fetches the archive and lays out the files that were saved."""
         if self.site.criu.program is None:
             raise checkpoint.RestoreError(f"cannot restore {source}: {self.site.criu.reason}")
+        self.keep()
         unpacked = self.site.state / "restore" / self.state.uid
         digest = self.pod["metadata"]["annotations"].get(checkpoint.RESTORE_DIGEST, "")
         archive = await self.site.work(
@@ -328,41 +337,47 @@ class ProcessPod(PodRun):
             self.site.buckets,
             source,
             unpacked,
-            self.site.pods,
             self.stopping.is_set,
             digest,
         )
         course = self.state.container(archive.saved.container)
         if course is None or len(self.state.containers) > 1:
             raise checkpoint.RestoreError(f"{source} holds {archive.saved.container!r} alone")
-        root = Path(archive.saved.root)
-        while root in self.site.occupied:
-            self._wait("ContainerCreating", f"{archive.saved.pod} still runs in {root}")
-            if await self.pause(TAKEOVER_SECONDS):
-                raise checkpoint.StoppedError("stopped before the saved pod had ended")
-        self.site.occupied.add(root)
-        self._settle_in(root)
         course.restarts = archive.saved.restarts
         self._archive = archive
         for one in self.state.init:  # they ran before the checkpoint
             one.starts()
             one.ends(0)
-        await self.site.work(archive.lay_out, self.state.uid)
+        await self.site.work(self.folder.make, [course.name])
+        await self.site.work(archive.lay_out, self.folder)
         try:
             await self.volumes.adopt()
         except (SyncError, ApiError, ConfigMissingError, UnsupportedVolumeError) as error:
             raise checkpoint.RestoreError(str(error)) from error
 
-    async def _restore(self, archive: checkpoint.Archive, course: Container) -> Process:
+    async def _restore(
+        self, archive: checkpoint.Archive, container: dict[str, Any], course: Container
+    ) -> Process:
         if course.exit_code is not None:  # again: its files, too, must be as they were
-            await self.site.work(archive.lay_out, self.state.uid)
+            await self.site.work(archive.lay_out, self.folder)
             course.restarts -= 1  # its log goes on where the saved one ended
+        layers = self.folder.layers(course.name)
+        sources = {
+            str(bind.target): bind.source
+            for bind in self.launcher.describe(container, self.volumes.read_only).binds
+        }
+        if missing := set(archive.saved.mounts.values()) - set(sources):
+            raise checkpoint.RestoreError(f"nothing is mounted at {', '.join(sorted(missing))}")
+        mounts = {name: sources[target] for name, target in archive.saved.mounts.items()}
         try:
             return await self.site.processes.restore(
-                self.site.criu.restore_command(archive.images, archive.pidfile),
+                self.site.criu.restore_command(
+                    archive.images, archive.pidfile, layers.folder / "merged", mounts
+                ),
                 pidfile=archive.pidfile,
                 log=archive.folder / "restore.out",
                 root=self.folder.root,
+                layers=layers,
             )
         except StartFailedError as error:
             details = last_lines(archive.images / "restore.log")

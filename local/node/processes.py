@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from local.node import keeper
+from local.node.containers import Container, Layers
+from local.settings import CLONE
 
 KILLED = 128 + signal.SIGKILL
+KEEPER = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from local.node.keeper import main; "
+    "main(sys.argv[2])"
+)
 
 
 class StartFailedError(Exception):
@@ -31,7 +37,8 @@ class Launch:
     cwd: Path
     log: Path
     root: Path
-    isolated: bool = False
+    container: Container | None = None  # then `cwd` and `log` are paths in it
+    join: int | None = None  # the first process of the container to run in
 
 
 class Process:
@@ -67,7 +74,9 @@ class Processes:
             sys.executable,
             "-I",
             "-S",
-            keeper.__file__,
+            "-c",
+            KEEPER,
+            str(CLONE),
             str(lock),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -98,12 +107,13 @@ class Processes:
             "cwd": str(launch.cwd),
             "log": str(launch.log),
             "root": str(launch.root),
-            "isolated": launch.isolated,
+            "container": launch.container.document() if launch.container else None,
+            "join": launch.join,
         }
         return await self._ask(command)
 
     async def restore(
-        self, argv: Sequence[str], *, pidfile: Path, log: Path, root: Path
+        self, argv: Sequence[str], *, pidfile: Path, log: Path, root: Path, layers: Layers
     ) -> Process:
         """Runs CRIU; the tree it restores is the container. Raises StartFailedError."""
         command = {
@@ -112,6 +122,7 @@ class Processes:
             "pidfile": str(pidfile),
             "log": str(log),
             "root": str(root),
+            "layers": layers.document(),
         }
         return await self._ask(command)
 

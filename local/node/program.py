@@ -16,10 +16,9 @@ from urllib.parse import urlencode
 import urllib3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local.node import membership
+from local.node import containers, criu, membership
 from local.node.api import ApiError, KubernetesApi, follow
 from local.node.certificate import server_context
-from local.node.criu import probe
 from local.node.folders import PodRecord
 from local.node.instances import Instance, Instances
 from local.node.kubelet_api import KubeletApi
@@ -80,13 +79,15 @@ class NodeProgram:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.api = KubernetesApi(settings.kubeconfig)
+        isolation = containers.probe(settings.state, [settings.kubeconfig.parent.resolve()])
         self.site = Site(
             api=self.api,
             processes=Processes(settings.state),
             calls=ThreadPoolExecutor(CALL_THREADS, "api"),
             files=ThreadPoolExecutor(FILE_THREADS, "files"),
             buckets=Buckets(settings.aws, settings.region),
-            criu=probe(settings.criu, default_cache()),
+            criu=criu.probe(settings.criu, default_cache(), isolation),
+            isolation=isolation,
             state=settings.state,
         )
         self.instances = Instances(settings.ec2, settings.region, settings.cluster_name)
@@ -183,6 +184,7 @@ class NodeProgram:
             kubelet_port=kubelet.port,
             checkpoint=self.site.criu.label,
             checkpoint_reason=self.site.criu.reason,
+            isolation_reason=self.site.isolation.reason,
         )
         try:
             member.uid = await self.site.call(membership.join, self.api, registration)

@@ -7,11 +7,12 @@ import sys
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from local.node.api import ApiError, KubernetesApi
+from local.node.containers import Isolation
 from local.node.criu import Criu
 from local.node.processes import Processes
 from local.node.s3_volume import Buckets
@@ -30,8 +31,8 @@ class Site:
     files: ThreadPoolExecutor  # disk and S3, so that slow transfers never delay a status
     buckets: Buckets
     criu: Criu
+    isolation: Isolation
     state: Path
-    occupied: set[Path] = field(default_factory=set)  # folders of pods that are not finished
 
     @property
     def pods(self) -> Path:

@@ -94,7 +94,7 @@ class PlainJob:
         container = {
             "name": "main",
             "image": "python:3.11",
-            "command": ["python", "-c", trace.PROGRAM, str(path), str(FOREVER)],
+            "command": ["python", "-c", trace.PROGRAM, trace.address(path), str(FOREVER)],
             "resources": {"requests": {"cpu": "1500m", "memory": "64Mi"}},
         }
         pod = {
@@ -142,7 +142,7 @@ class SluiceJob:
         self.stack, self.path = stack, path
         self.warned: dict[str, float] = {}  # pod → when its machine was (epoch seconds)
         saves = mode == "application"
-        command = ["python", "-c", trace.PROGRAM, str(path), str(FOREVER)]
+        command = ["python", "-c", trace.PROGRAM, trace.address(path), str(FOREVER)]
         saved = {"bucket": BUCKET, "prefix": f"{path.name}/"}
         volumes = [{"name": "saved", "mountPath": "/saved", "s3": saved}] if saves else []
         document = a_workload(

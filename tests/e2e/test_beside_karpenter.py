@@ -23,7 +23,7 @@ STORY = (
 def a_count(queue: str, path: Path, mode: str) -> dict[str, Any]:
     """A count that saves itself into S3 where the mode is `application`."""
     saves = mode == "application"
-    command = ["python", "-c", trace.PROGRAM, str(path), str(LAST)]
+    command = ["python", "-c", trace.PROGRAM, trace.address(path), str(LAST)]
     saved = {"bucket": BUCKET, "prefix": f"{queue}/saved/"}
     volumes = [{"name": "saved", "mountPath": "/saved", "s3": saved}] if saves else []
     where = {"uri": f"s3://{BUCKET}/{queue}/saved"} if saves else {}

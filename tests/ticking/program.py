@@ -3,13 +3,15 @@
     python program.py TRACE LAST [--save FOLDER] [--megabytes NUMBER]
 
 With a FOLDER it saves its step there at SIGTERM and goes on from it when it starts again. Each line
-of the trace: epoch seconds, run, step. The file is open only while it is written, so that a process
-saved from outside does not carry it along.
+of the trace: epoch seconds, run, step. TRACE is a file, or HOST:PORT to send the lines to by UDP:
+what a container writes to files goes with it. The file or socket is open only while a line is
+written, so that a process saved from outside does not carry it along.
 """
 
 import argparse
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -17,9 +19,19 @@ from pathlib import Path
 PERIOD_SECONDS = 0.1
 
 
+def note(trace: str, line: str) -> None:
+    host, colon, port = trace.rpartition(":")
+    if colon:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(line.encode(), (host, int(port)))
+    else:
+        with Path(trace).open("a") as file:
+            file.write(line)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("trace", type=Path)
+    parser.add_argument("trace", help="file or HOST:PORT")
     parser.add_argument("last", type=int)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--megabytes", type=int, default=0, help="memory to hold")
@@ -33,8 +45,7 @@ def main() -> int:
     while step < chosen.last:
         time.sleep(PERIOD_SECONDS)
         step += 1
-        with chosen.trace.open("a") as file:
-            file.write(f"{time.time():.3f} {run} {step}\n")
+        note(chosen.trace, f"{time.time():.3f} {run} {step}\n")
         if kept and asked:
             kept.write_text(str(step))
             return 128 + asked[0]

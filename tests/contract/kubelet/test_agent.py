@@ -46,7 +46,8 @@ def test_it_says_on_its_node_that_processes_can_be_saved_there(
 ) -> None:
     def labels() -> bool:
         found: dict[str, str] = api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"]
-        return found.get("sluice.dev/checkpoint") == "criu"
+        closes = found.get("sluice.dev/checkpoint-connections") == "close"
+        return found.get("sluice.dev/checkpoint") == "criu" and closes
 
     until(labels, "the agent has looked at its node")
 

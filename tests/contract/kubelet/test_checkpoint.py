@@ -11,6 +11,7 @@ from local.node.api import KubernetesApi
 from tests.contract.kubelet.conftest import KubeletProgram, joined
 from tests.contract.node.cluster import Cluster, until
 from tests.contract.node.conftest import Machines
+from tests.programs import corpus
 
 pytestmark = [pytest.mark.kubelet, pytest.mark.stack, pytest.mark.slow]
 
@@ -128,14 +129,39 @@ def test_an_ordered_checkpoint_goes_on_as_a_pod_of_another_node(
 
 
 @pytest.mark.usefixtures("bucket")
-def test_what_cannot_be_saved_is_told_and_runs_on(cluster: Cluster) -> None:
-    name = job(cluster, TALKER, "talker")
+def test_a_pod_that_keeps_its_connections_is_not_saved_and_runs_on(cluster: Cluster) -> None:
+    refusing = {"sluice.dev/checkpoint-connections": "refuse"}
+    name = job(cluster, TALKER, "talker", marks=refusing)
     cluster.await_line(name, "up")
 
     order(cluster, name, "move-1")
 
-    assert "HTTP 500" in answer(cluster, name, "move-1")["error"]
+    assert "2 open TCP connections" in answer(cluster, name, "move-1")["error"]
     assert cluster.wait(name, "Running")
+
+
+@pytest.mark.usefixtures("bucket")
+def test_a_program_sees_one_broken_connection_after_its_move(
+    cluster: Cluster, machines: Machines, api: KubernetesApi
+) -> None:
+    other = Cluster(api, joined(api, machines))
+    script = corpus.text("connection.py").replace("sys.argv[1]", corpus.STEPS)
+    source = job(cluster, script, "connected")
+    cluster.await_line(source, "ok 5 broken connections: 0")
+
+    order(cluster, source, "move-1")
+    saved = answer(cluster, source, "move-1")
+    cluster.delete(source, grace_seconds=0)
+    cluster.await_gone(source)
+
+    assert "error" not in saved
+    restored = job(other, script, "connected", saved["image"])
+    other.wait(restored, "Running")
+    until(lambda: "connections: 1" in other.logs(restored), "the connection breaks")
+    known = len(other.logs(restored).splitlines())
+    until(lambda: len(other.logs(restored).splitlines()) > known + 5, "it goes on")
+    assert other.logs(restored).splitlines()[-1].endswith("connections: 1")
+    other.delete(restored, grace_seconds=0)
 
 
 def test_the_node_is_as_large_as_its_instance_type(cluster: Cluster) -> None:

@@ -81,6 +81,7 @@ def archive_of(cluster: Cluster, name: str) -> Path:
 def test_the_node_says_that_it_can_save(cluster: Cluster) -> None:
     labels = cluster.api.get(f"/api/v1/nodes/{cluster.node}")["metadata"]["labels"]
     assert labels["sluice.dev/checkpoint"] == CRIU.label
+    assert labels["sluice.dev/checkpoint-connections"] == "close"
 
 
 def test_a_saved_process_runs_on_and_goes_on_elsewhere(
@@ -155,7 +156,7 @@ def test_a_pod_that_did_not_ask_for_it_is_not_saved(cluster: Cluster) -> None:
     assert "sluice.dev/checkpoint-driver" in body
 
 
-def test_what_criu_refuses_is_told_with_its_words(cluster: Cluster) -> None:
+def test_open_connections_are_refused_where_the_pod_asks_for_it(cluster: Cluster) -> None:
     script = (
         "import socket, time\n"
         "listening = socket.create_server(('127.0.0.1', 0))\n"
@@ -165,7 +166,8 @@ def test_what_criu_refuses_is_told_with_its_words(cluster: Cluster) -> None:
         "time.sleep(300)\n"
     )
     container = {"name": "main", "image": cluster.image, "command": ["python3", "-c", script]}
-    name = cluster.run_pod({"containers": [container]}, annotations=SAVED)
+    refusing = SAVED | {"sluice.dev/checkpoint-connections": "refuse"}
+    name = cluster.run_pod({"containers": [container]}, annotations=refusing)
     cluster.await_line(name, "up")
 
     status, body = save(cluster, name)

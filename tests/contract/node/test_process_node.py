@@ -1,6 +1,8 @@
 """What only the `process` node promises: instances, S3 folders, crashes, refusals, its own port."""
 
+import contextlib
 import os
+import re
 import signal
 import ssl
 import urllib.error
@@ -10,18 +12,35 @@ from pathlib import Path
 
 import pytest
 
+from local.node import containers
 from local.node.api import KubernetesApi
+from local.settings import default_cache
 from tests.contract.node.cluster import Cluster, until
 from tests.contract.node.conftest import Machines, NodeProgram, await_ready
 
 pytestmark = pytest.mark.stack
+ISOLATION = containers.probe(default_cache())
+isolated = pytest.mark.skipif(not ISOLATION.available, reason=ISOLATION.reason or "isolated")
 # Ends itself long after any test, so that a failing one leaves nothing for ever.
 STRAY = "(setsid sh -c 'echo stray $$$$; sleep 300' &); echo up; sleep 300"
 
 
 def stray_pid(cluster: Cluster, name: str) -> int:
+    """The machine's number of the process that the pod knows by another."""
     cluster.await_line(name, "stray")
-    return int(cluster.logs(name).split("stray ")[1].split()[0])
+    number, pod = cluster.logs(name).split("stray ")[1].split()[0], cluster.pod(name)
+    assert pod
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            numbers = re.search(r"NSpid:\s(.*)", (process / "status").read_text())
+            uid = pod["metadata"]["uid"].encode()
+            if (
+                numbers
+                and numbers[1].split()[-1] == number
+                and uid in (process / "environ").read_bytes()
+            ):
+                return int(process.name)
+    raise AssertionError(f"no process {number} of {name}")
 
 
 def alive(pid: int) -> bool:
@@ -280,7 +299,82 @@ def test_a_read_only_volume_uploads_nothing(
     cluster: Cluster, api: KubernetesApi, machines: Machines, bucket: str
 ) -> None:
     volume = bucket_volume(cluster, api, "read", "read-only")
-    name = cluster.run("sh", "-c", "echo x > /data/y; true", container=MOUNTED, volumes=[volume])
+    machines.s3.put_object(Bucket=bucket, Key="read/x", Body=b"there")
+    write = "echo more > /data/y || cat /data/x"
+    name = cluster.run("sh", "-c", write, container=MOUNTED, volumes=[volume])
 
-    assert cluster.finish(name)["status"]["phase"] == "Succeeded"
-    assert objects(machines, "read/") == {}
+    written = cluster.output(name)
+    assert objects(machines, "read/") == {"read/x": b"there"}
+    if ISOLATION.available:
+        assert "Read-only file system" in written
+        assert written.endswith("there")
+
+
+@isolated
+def test_a_pod_writes_to_a_root_of_its_own_and_not_to_the_machine(cluster: Cluster) -> None:
+    script = (
+        "echo $$$$ `hostname`; ls -A /tmp /root /home;"
+        "touch /tmp/mine /usr/mine /etc/mine /dev/shm/mine; ls /tmp /usr/mine /etc/mine"
+    )
+    name = cluster.run("sh", "-c", script)
+
+    output = cluster.output(name)
+    assert output.startswith(f"2 {name}\n/home:\n\n/root:\n")
+    assert output.endswith("/etc/mine\n/usr/mine\n\n/tmp:\nmine\n")
+    for path in ("/tmp/mine", "/usr/mine", "/etc/mine", "/dev/shm/mine"):
+        assert not Path(path).exists()
+
+
+@isolated
+def test_pods_do_not_see_each_other(cluster: Cluster, program: NodeProgram) -> None:
+    first = cluster.run("sh", "-c", "touch /tmp/first; ipcmk -M 10; echo up; sleep 300")
+    cluster.await_line(first, "up")
+
+    script = (
+        "ls /tmp; ipcs -m | grep -c 0x; ls /proc | grep -c '^[0-9]'; ls $0; cat $0/../kubeconfig"
+    )
+    second = cluster.run("sh", "-c", f"{script} || true", container={"args": [str(program.state)]})
+
+    numbers = cluster.output(second)
+    assert "first" not in numbers
+    assert numbers.splitlines()[0] == "0"
+    assert "No such file" in numbers
+
+
+@isolated
+def test_a_program_that_names_a_mount_path_itself_finds_it(
+    cluster: Cluster, api: KubernetesApi, machines: Machines, bucket: str
+) -> None:
+    machines.s3.put_object(Bucket=bucket, Key="named/input.txt", Body=b"read by its own path")
+    volume = bucket_volume(cluster, api, "named")
+    code = "p = '/'.join(['', 'data', 'input.txt']); print(open(p).read())"
+    name = cluster.run("python3", "-c", code, container=MOUNTED, volumes=[volume])
+
+    assert cluster.output(name) == "read by its own path\n"
+
+
+def test_a_sub_path_does_not_lead_out_of_its_volume(cluster: Cluster) -> None:
+    volumes = [{"name": "data", "emptyDir": {}}]
+    link = {
+        "name": "link",
+        "image": cluster.image,
+        "command": ["ln", "-s", "/etc", "/data/out"],
+        **MOUNTED,
+    }
+    mounts = [{"name": "data", "mountPath": "/out", "subPath": "out"}]
+    name = cluster.run(
+        "touch",
+        "/out/mine",
+        container={"volumeMounts": mounts},
+        initContainers=[link],
+        volumes=volumes,
+    )
+
+    def refused() -> bool:
+        pod = cluster.pod(name)
+        assert pod
+        statuses = pod["status"].get("containerStatuses", [{}])
+        waiting = statuses[0].get("state", {}).get("waiting", {})
+        return "leads out of data" in waiting.get("message", "")
+
+    until(refused, "the node refuses the mount")

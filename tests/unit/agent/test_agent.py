@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -19,9 +21,10 @@ from sluice.core.migrations.interruption import NoticeKind, read_event
 from sluice.core.migrations.migration import PodCheckpoint
 
 from agent import orders, support
+from agent.connections import count_connections
 from agent.kubelet import CheckpointRefusedError, Kubelet
 from agent.notices import NOTICED, Listener, Metadata, SilentError
-from agent.program import Agent, Nodes
+from agent.program import OrderController, ServedNodes
 from agent.saving import Saver
 
 PATIENCE_SECONDS = 10
@@ -178,10 +181,12 @@ class FakeApi:
         self.done.set()
 
 
-@pytest.mark.parametrize("nodes", [Nodes(name="node-1"), Nodes(label="sluice.dev/node=process")])
-def test_an_order_is_carried_out_once_on_a_served_node(tmp_path: Path, nodes: Nodes) -> None:
+@pytest.mark.parametrize(
+    "nodes", [ServedNodes(name="node-1"), ServedNodes(label="sluice.dev/node=process")]
+)
+def test_an_order_is_carried_out_once_on_a_served_node(tmp_path: Path, nodes: ServedNodes) -> None:
     machine, api = FakeMachine(tmp_path), FakeApi()
-    agent = Agent(api, nodes, Saver(lambda _: machine, machine, lambda: machine, ()))  # type: ignore[arg-type]
+    agent = OrderController(api, nodes, Saver(lambda _: machine, machine, lambda: machine, ()))  # type: ignore[arg-type]
 
     for _ in range(3):
         agent.look(a_pod(**ORDERED))
@@ -216,7 +221,7 @@ class Orders:
     def __init__(self, folder: Path) -> None:
         self.machine, self.api = SlowMachine(folder), FakeApi()
         saver = Saver(lambda _: self.machine, self.machine, lambda: self.machine, ())
-        self.agent = Agent(self.api, Nodes(name="node-1"), saver)  # type: ignore[arg-type]
+        self.agent = OrderController(self.api, ServedNodes(name="node-1"), saver)  # type: ignore[arg-type]
         self.done = "null"
 
     def bear(self, order: str | None) -> None:
@@ -300,10 +305,12 @@ def test_an_answer_that_nobody_takes_does_not_keep_the_next_order_from_its_turn(
     assert pod.dump() == "first-0"
 
 
-@pytest.mark.parametrize("nodes", [Nodes(name="other"), Nodes(label="sluice.dev/node=kubelet")])
-def test_nodes_of_others_are_left_to_them(tmp_path: Path, nodes: Nodes) -> None:
+@pytest.mark.parametrize(
+    "nodes", [ServedNodes(name="other"), ServedNodes(label="sluice.dev/node=kubelet")]
+)
+def test_nodes_of_others_are_left_to_them(tmp_path: Path, nodes: ServedNodes) -> None:
     machine, api = FakeMachine(tmp_path), FakeApi()
-    agent = Agent(api, nodes, Saver(lambda _: machine, machine, lambda: machine, ()))  # type: ignore[arg-type]
+    agent = OrderController(api, nodes, Saver(lambda _: machine, machine, lambda: machine, ()))  # type: ignore[arg-type]
 
     agent.look(a_pod(**ORDERED))
     agent.pool.shutdown(wait=True)
@@ -338,9 +345,37 @@ def test_a_node_says_whether_it_can_save(
     reason = support.why_not(runtime, tmp_path)
 
     assert (why in reason) if why else (reason == "")
-    published = support.marks(reason)
-    assert published["labels"] == {"sluice.dev/checkpoint": None if why else "criu"}
+    published = support.marks(reason, closes=False)
+    assert published["labels"] == {
+        "sluice.dev/checkpoint": None if why else "criu",
+        "sluice.dev/checkpoint-connections": None,
+    }
     assert published["annotations"] == {"sluice.dev/checkpoint-reason": reason or None}
+
+
+@pytest.mark.parametrize(
+    ("options", "closes"),
+    [("tcp-close\nskip-in-flight\n", True), ("file-locks\n", False), ("", False)],
+)
+def test_a_node_says_whether_its_checkpoints_close_connections(
+    tmp_path: Path, options: str, closes: bool
+) -> None:
+    if options:
+        (tmp_path / "etc/criu").mkdir(parents=True)
+        (tmp_path / "etc/criu/runc.conf").write_text(options)
+
+    assert support.closes_connections(tmp_path) is closes
+    labels = support.marks("", closes=closes)["labels"]
+    assert labels["sluice.dev/checkpoint-connections"] == ("close" if closes else None)
+    unable = support.marks("the node has no CRIU", closes=closes)["labels"]
+    assert unable["sluice.dev/checkpoint-connections"] is None
+
+
+def test_connected_sockets_of_a_process_are_counted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert count_connections([os.getpid()]) == 0
+        with socket.create_connection(listening.getsockname()), listening.accept()[0]:
+            assert count_connections([os.getpid(), os.getpid()]) == 2
 
 
 class FakeMetadata(BaseHTTPRequestHandler):

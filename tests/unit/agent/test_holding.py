@@ -20,9 +20,9 @@ from kubernetes import client
 from sluice.core.migrations.pod_annotations import EVICT, MIGRATE
 
 from agent import orders
-from agent.holding import PROC, Hold, Holds, cgroup_of, first_of, untraced
+from agent.holding import PROC, HeldRuns, Hold, cgroup_of, first_of, untraced
 from agent.orders import Order, order_of
-from agent.program import Agent, Nodes
+from agent.program import OrderController, ServedNodes
 from agent.saving import Saver
 from tests.unit.agent.test_agent import ORDERED, FakeMachine, a_pod
 
@@ -79,11 +79,11 @@ def an_order(**annotations: str) -> Order:
     return replace(order, workload=WORKLOAD)
 
 
-def saver_of(machine: FakeMachine, holds: Holds) -> Saver:
+def saver_of(machine: FakeMachine, holds: HeldRuns) -> Saver:
     return Saver(lambda _: machine, machine, lambda: None, (ConnectionError,), holds)
 
 
-def told(holds: Holds, machine: FakeMachine, **annotations: str) -> dict[str, Any]:
+def told(holds: HeldRuns, machine: FakeMachine, **annotations: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(saver_of(machine, holds).save(an_order(**annotations)))
     return answer
 
@@ -93,7 +93,7 @@ def test_all_that_a_run_has_started_is_held_once_it_is_saved(
 ) -> None:
     first, child = run
 
-    answer = told(Holds(), FakeMachine(tmp_path))
+    answer = told(HeldRuns(), FakeMachine(tmp_path))
 
     until(lambda: [state(first.pid), state(child)] == ["T", "T"])
     assert answer["held"] >= answer["at"] > 0
@@ -102,7 +102,7 @@ def test_all_that_a_run_has_started_is_held_once_it_is_saved(
 def test_a_checkpoint_without_a_move_lets_the_run_go_on(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int]
 ) -> None:
-    answer = told(Holds(), FakeMachine(tmp_path), checkpoint_order="periodic-1-1")
+    answer = told(HeldRuns(), FakeMachine(tmp_path), checkpoint_order="periodic-1-1")
 
     assert state(run[0].pid) == "S"
     assert answer["held"] == 0
@@ -119,7 +119,7 @@ def test_a_run_whose_dump_is_lost_goes_on(
 
     machine = Failing(tmp_path, refuses="criu" if where == "kubelet" else "")
 
-    answer = told(Holds(), machine)
+    answer = told(HeldRuns(), machine)
 
     assert "error" in answer
     until(lambda: [state(run[0].pid), state(run[1])] == ["S", "S"])
@@ -130,7 +130,7 @@ def test_who_is_saved_is_killed_and_who_is_given_up_hears_its_signal(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int], grace: int, killed: bool
 ) -> None:
     first, child = run
-    holds = Holds()
+    holds = HeldRuns()
     told(holds, FakeMachine(tmp_path))
 
     holds.going("another pod", 1, None)
@@ -146,7 +146,7 @@ def test_who_is_saved_and_works_on_is_killed_when_its_kubelet_would_wait(
     run: tuple[subprocess.Popen[str], int], grace: int, killed: bool
 ) -> None:
     first, child = run
-    holds, order = Holds(), replace(an_order(), uid=cgroup_of(first.pid, PROC).strip())
+    holds, order = HeldRuns(), replace(an_order(), uid=cgroup_of(first.pid, PROC).strip())
 
     holds.going(order.uid, grace, order)
     holds.going("another pod", grace, replace(order, uid="another pod"))
@@ -158,10 +158,10 @@ def test_who_is_saved_and_works_on_is_killed_when_its_kubelet_would_wait(
 def test_a_run_whose_order_is_taken_back_goes_on(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int]
 ) -> None:
-    holds, machine = Holds(), FakeMachine(tmp_path)
+    holds, machine = HeldRuns(), FakeMachine(tmp_path)
     done = told(holds, machine)
     until(lambda: state(run[0].pid) == "T")
-    agent = Agent(client.CoreV1Api(), Nodes("node-1"), saver_of(machine, holds))
+    agent = OrderController(client.CoreV1Api(), ServedNodes("node-1"), saver_of(machine, holds))
 
     agent.look(a_pod(**ORDERED, checkpoint_done=json.dumps(done)))
     assert state(run[0].pid) == "T"
@@ -186,11 +186,13 @@ def test_an_agent_that_starts_again_holds_on_to_whom_the_former_has_held(
     then: list[str],
 ) -> None:
     machine = FakeMachine(tmp_path)
-    done = told(Holds(), machine)
+    done = told(HeldRuns(), machine)
     until(lambda: [state(run[0].pid), state(run[1])] == ["T", "T"])
     pod = a_pod(**ORDERED, checkpoint_done=json.dumps(done))
     pod["metadata"]["labels"]["sluice.dev/workload"] = WORKLOAD
-    agent = Agent(client.CoreV1Api(), Nodes("node-1"), saver_of(machine, Holds()))
+    agent = OrderController(
+        client.CoreV1Api(), ServedNodes("node-1"), saver_of(machine, HeldRuns())
+    )
 
     agent.look(pod)
     assert [state(run[0].pid), state(run[1])] == ["T", "T"]
@@ -204,12 +206,12 @@ def test_an_agent_that_starts_again_leaves_alone_who_was_not_held(
 ) -> None:
     order = {**ORDERED, "checkpoint_order": "periodic-1-1"}
     machine = FakeMachine(tmp_path)
-    done = told(Holds(), machine, checkpoint_order="periodic-1-1")
+    done = told(HeldRuns(), machine, checkpoint_order="periodic-1-1")
     pod = a_pod(**order, checkpoint_done=json.dumps(done))
     pod["metadata"]["labels"]["sluice.dev/workload"] = WORKLOAD
-    holds = Holds()
+    holds = HeldRuns()
 
-    Agent(client.CoreV1Api(), Nodes("node-1"), saver_of(machine, holds)).look(pod)
+    OrderController(client.CoreV1Api(), ServedNodes("node-1"), saver_of(machine, holds)).look(pod)
 
     assert not holds.known
 
@@ -217,7 +219,7 @@ def test_an_agent_that_starts_again_leaves_alone_who_was_not_held(
 def test_a_grace_that_is_shortened_at_once_leaves_no_time_to_go_on(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int]
 ) -> None:
-    holds = Holds()
+    holds = HeldRuns()
     told(holds, FakeMachine(tmp_path))
 
     holds.going(UID, 30, an_order())  # by the garbage collector, when its Job is deleted
@@ -232,7 +234,7 @@ def test_nobody_is_held_beyond_the_end_of_the_machine(
 ) -> None:
     soon = int(time.time() * 1000) + 5_000
 
-    told(Holds(), FakeMachine(tmp_path), leaving=str(soon))
+    told(HeldRuns(), FakeMachine(tmp_path), leaving=str(soon))
 
     until(lambda: state(run[0].pid) == "T")
     until(lambda: state(run[0].pid) == "S")
@@ -271,7 +273,7 @@ def test_what_an_agent_left_stopped_when_it_died_is_woken_before_it_is_dumped(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int]
 ) -> None:
     first, child = run
-    told(Holds(), FakeMachine(tmp_path))
+    told(HeldRuns(), FakeMachine(tmp_path))
     seen: list[str] = []
 
     class Looking(FakeMachine):
@@ -280,7 +282,7 @@ def test_what_an_agent_left_stopped_when_it_died_is_woken_before_it_is_dumped(
             seen.extend([state(first.pid), state(child)])
             return super().checkpoint(*names, seconds=seconds)
 
-    told(Holds(), Looking(tmp_path))
+    told(HeldRuns(), Looking(tmp_path))
 
     assert seen == ["S", "S"]
 

@@ -32,7 +32,7 @@ def buckets() -> Iterator[Any]:
 
 def test_the_whole_object_is_looked_at(buckets: Any, tmp_path: Path) -> None:
     with pytest.raises(RestoreError, match=r"config\.dump"):
-        unpack(buckets, SOURCE, tmp_path / "restore", tmp_path, lambda: False)
+        unpack(buckets, SOURCE, tmp_path / "restore", lambda: False)
 
     assert (tmp_path / "restore" / "archive.tar").stat().st_size == 20 << 20
 
@@ -41,6 +41,6 @@ def test_a_download_ends_once_its_pod_is_stopped(buckets: Any, tmp_path: Path) -
     asked = iter([False, False, True])
 
     with pytest.raises(StoppedError, match=SOURCE):
-        unpack(buckets, SOURCE, tmp_path / "restore", tmp_path, lambda: next(asked))
+        unpack(buckets, SOURCE, tmp_path / "restore", lambda: next(asked))
 
     assert not (tmp_path / "restore" / "archive.tar").exists()
