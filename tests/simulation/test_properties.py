@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sluice.core.config.model import Aging, Assignment, PodSetAssignment, Policy, QueueingStrategy
+from sluice.core.config.model import Assignment, PodSetAssignment, QueueingStrategy
+from sluice.core.config.policy import Aging, Policy
 from sluice.simulation.engine import Simulation
 from sluice.simulation.job import Job
 from sluice.simulation.outcome import SimulationResult

@@ -12,15 +12,11 @@ from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
 from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.kueue_objects import ConfigObjects, parse_objects
-from sluice.core.config.model import (
-    AdmissionFairSharing,
-    Assignment,
-    Policy,
-    WorkloadInfo,
-)
+from sluice.core.config.model import Assignment, WorkloadInfo
 from sluice.core.config.model import PodSetAssignment as Assigned
+from sluice.core.config.policy import AdmissionFairSharing, Policy
 from sluice.core.lifecycle.record import State
-from sluice.core.passes.admission_cycle import CycleInput, CyclePlan
+from sluice.core.passes.cycle_plan import CycleInput, CyclePlan
 from sluice.core.passes.recording import (
     Snapshot,
     decide,

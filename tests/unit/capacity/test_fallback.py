@@ -20,10 +20,12 @@ from sluice.core.clusters.fallback import (
 )
 from sluice.core.clusters.fleet import Site
 from sluice.core.config.catalog import QueueCatalog
-from sluice.core.config.model import PodSetAssignment, Policy, ResourceFlavor
+from sluice.core.config.model import PodSetAssignment, ResourceFlavor
+from sluice.core.config.policy import Policy
 from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
 from sluice.core.lifecycle.run import Run
-from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
+from sluice.core.passes.admission_cycle import decide
+from sluice.core.passes.cycle_plan import CycleInput, CyclePlan
 from sluice.core.values.reasons import Reason
 
 from tests.records import options_of

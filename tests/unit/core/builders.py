@@ -14,7 +14,6 @@ from sluice.core.config.model import (
     LocalQueue,
     PodSetAssignment,
     PodSetInfo,
-    Policy,
     Preemption,
     QueueingStrategy,
     ReclaimWithinCohort,
@@ -24,6 +23,7 @@ from sluice.core.config.model import (
     WithinClusterQueue,
     WorkloadInfo,
 )
+from sluice.core.config.policy import Policy
 from sluice.core.scheduling.scheduler import Scheduler
 
 HOUR_MS = 3_600_000

@@ -10,18 +10,15 @@ from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
 from sluice.core.config.budget import Budget
 from sluice.core.config.catalog import QueueCatalog
+from sluice.core.config.model import Assignment as Assigned
 from sluice.core.config.model import (
-    AdmissionFairSharing,
-    Aging,
     ClusterQueue,
     Cohort,
-    FairSharing,
     FlavorQuotas,
     Holding,
     LocalQueue,
     PodSetAssignment,
     PodSetInfo,
-    Policy,
     Preemption,
     QueueingStrategy,
     ReclaimWithinCohort,
@@ -31,11 +28,18 @@ from sluice.core.config.model import (
     WithinClusterQueue,
     WorkloadInfo,
 )
-from sluice.core.config.model import Assignment as Assigned
-from sluice.core.lifecycle.record import Intent, IntentKind, PodSet, Reservation, State
+from sluice.core.config.policy import AdmissionFairSharing, Aging, FairSharing, Policy
+from sluice.core.lifecycle.record import (
+    Intent,
+    IntentKind,
+    PodSet,
+    Reservation,
+    State,
+)
 from sluice.core.lifecycle.record import Workload as Record
 from sluice.core.lifecycle.reservations import held_by
-from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, decide
+from sluice.core.passes.admission_cycle import decide
+from sluice.core.passes.cycle_plan import CycleInput, CyclePlan
 from sluice.core.scheduling.scheduler import Plan, Scheduler
 
 from tests.records import options_of

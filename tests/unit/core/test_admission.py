@@ -6,16 +6,16 @@ import random
 
 import pytest
 from sluice.core.config.model import (
-    Aging,
     CheckState,
     Gate,
     LocalQueue,
     PodSetInfo,
-    Policy,
     Preemption,
     StopPolicy,
 )
-from sluice.core.passes.admission_cycle import run, schedule
+from sluice.core.config.policy import Aging, Policy
+from sluice.core.passes.admission_cycle import run_passes
+from sluice.core.passes.scheduler_state import build_scheduler
 from sluice.core.scheduling.scheduler import Scheduler
 from sluice.core.values.reasons import Reason
 
@@ -612,9 +612,9 @@ def test_once_a_cycle_is_over_nobody_waits_for_another_pass() -> None:
         dice = random.Random(seed)
         queues = catalog(dice)
         seen = recorded(dice, queues)
-        scheduler = schedule(queues, seen, seen.usage, dice.choice(POLICIES))
+        scheduler = build_scheduler(queues, seen, seen.usage, dice.choice(POLICIES))
 
-        reasons = {refusal.reason for refusal in run(scheduler, seen.now).refusals.values()}
+        reasons = {refusal.reason for refusal in run_passes(scheduler, seen.now).refusals.values()}
 
         if not scheduler.has_candidates():
             over += 1

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sluice.core.config.budget import Budget
 from sluice.core.config.catalog import QueueCatalog
-from sluice.core.config.model import LocalQueue, Policy, ResourceFlavor
+from sluice.core.config.model import LocalQueue, ResourceFlavor
+from sluice.core.config.policy import Policy
 from sluice.core.scheduling.scheduler import Scheduler
 from sluice.core.values.reasons import Reason
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from sluice.core.config.model import (
     FairPreemptionStrategy,
-    FairSharing,
     FlavorQuotas,
     PodSetInfo,
-    Policy,
     Preemption,
     ReclaimWithinCohort,
     ResourceGroup,
     ResourceQuota,
 )
+from sluice.core.config.policy import FairSharing, Policy
 from sluice.core.scheduling.dominant_share import MAX_SHARE
 
 from tests.unit.core.builders import (

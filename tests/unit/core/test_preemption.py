@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from sluice.core.config.model import (
     BorrowWithinCohort,
-    Policy,
     Preemption,
     ReclaimWithinCohort,
     WithinClusterQueue,
 )
+from sluice.core.config.policy import Policy
 
 from tests.unit.core.builders import (
     LOWER,

@@ -8,13 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import (
-    Aging,
     BorrowWithinCohort,
     ClusterQueue,
     Cohort,
     FairPreemptionStrategy,
-    FairSharing,
-    Policy,
     Preemption,
     QueueingStrategy,
     ReclaimWithinCohort,
@@ -22,6 +19,7 @@ from sluice.core.config.model import (
     WithinClusterQueue,
     WorkloadInfo,
 )
+from sluice.core.config.policy import Aging, FairSharing, Policy
 from sluice.core.scheduling.quota import QuotaTree
 from sluice.core.scheduling.scheduler import Plan, Scheduler
 

@@ -7,13 +7,8 @@ from typing import Any
 import pytest
 from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.document import DocumentError
-from sluice.core.config.model import (
-    AdmissionFairSharing,
-    Aging,
-    FairPreemptionStrategy,
-    FairSharing,
-    Policy,
-)
+from sluice.core.config.model import FairPreemptionStrategy
+from sluice.core.config.policy import AdmissionFairSharing, Aging, FairSharing, Policy
 from sluice.core.config.scheduling_policy import SchedulingPolicy, parse, policies, problems
 
 from tests.unit.core.builders import a_queue

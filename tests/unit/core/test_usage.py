@@ -7,7 +7,8 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sluice.core.config.model import AdmissionFairSharing, LocalQueue, Policy
+from sluice.core.config.model import LocalQueue
+from sluice.core.config.policy import AdmissionFairSharing, Policy
 from sluice.core.scheduling.past_usage import LocalQueueUsage, remaining
 
 from tests.unit.core.builders import a_queue, a_scheduler, a_workload, admitted, running

@@ -48,11 +48,11 @@ class Simulation:
         self._scenario, self._until_ms = scenario, until_ms
         self._latency_ms, self._clock, self._watch = commit_latency_ms, cpu_clock, watch
         self._catalog = catalog = scenario.catalog()
-        self._agenda, self._outcome = agenda, outcome = EventQueue(), SimulationResult()
+        self._events, self._outcome = events, outcome = EventQueue(), SimulationResult()
         self._roots = roots = Roots(scenario, catalog)
-        asking = QueuedView.of(catalog, scenario.installation)
-        self._queueing = queueing = Queueing(scenario, asking, agenda, roots, outcome)
-        self._stays = RunningJobs(scenario, catalog, agenda, roots, queueing, outcome)
+        queued_view = QueuedView.of(catalog, scenario.installation)
+        self._queueing = queueing = Queueing(scenario, queued_view, events, roots, outcome)
+        self._running = RunningJobs(scenario, catalog, events, roots, queueing, outcome)
         # Those still to come, the next one last; sorting is stable, so listing order breaks ties.
         self._to_come = sorted(
             (job for job in reversed(scenario.jobs) if job.holds is None),
@@ -85,11 +85,11 @@ class Simulation:
                 now_ms = self._until_ms
                 break
             now_ms = following_ms
-            self._agenda.happen(now_ms)
+            self._events.happen(now_ms)
             self._arrive(now_ms)
-        if self._stays.running or self._queueing.waiting:
+        if self._running.running or self._queueing.waiting:
             self._outcome.makespan_ms = now_ms
-        self._stays.cut_off(now_ms)
+        self._running.cut_off(now_ms)
         summarize(self._outcome, self._catalog, roots, self._queueing, now_ms)
         return self._outcome
 
@@ -117,12 +117,12 @@ class Simulation:
         self._outcome.decision_seconds += self._clock() - started
         for job in self._scenario.jobs:
             if job.holds is not None:
-                self._stays.start(job, job.holds.assignment, 0, runs_since_ms=job.holds.since_ms)
+                self._running.start(job, job.holds.assignment, 0, runs_since_ms=job.holds.since_ms)
         self._arrive(0)
         self._roots.ready = dict(self._roots.all)
 
     def _next_ms(self) -> int | None:
-        times = [at_ms] if (at_ms := self._agenda.next_ms()) is not None else []
+        times = [at_ms] if (at_ms := self._events.next_ms()) is not None else []
         if self._to_come:
             times.append(self._to_come[-1].arrives_ms)
         return min(times, default=None)
@@ -142,7 +142,7 @@ class Simulation:
         scheduler, now = root.scheduler, self._scenario.start_ms + now_ms
         started = self._clock()
         root.tell(self._scenario.start_ms)
-        self._stays.save(root, now_ms)
+        self._running.save(root, now_ms)
         plan = self._queueing.placed(root, scheduler.run_pass(now), now_ms)
         unfinished, wakes_at_ms = scheduler.has_candidates(), scheduler.next_wakeup_ms()
         self._outcome.decision_seconds += self._clock() - started
@@ -153,7 +153,7 @@ class Simulation:
         commit = partial(self._commit, root, plan, unfinished)
         if self._latency_ms and writes:
             root.committing, root.commits_at_ms = plan, now_ms + self._latency_ms
-            self._agenda.at(root.commits_at_ms, EventRank.COMMIT, commit)
+            self._events.at(root.commits_at_ms, EventRank.COMMIT, commit)
         else:
             commit(now_ms)
 
@@ -162,7 +162,7 @@ class Simulation:
         if at_ms is not None and at_ms != root.wakes_at_ms:
             root.wakes_at_ms = at_ms
             wake = partial(self._wake, root)
-            self._agenda.at(
+            self._events.at(
                 at_ms - self._scenario.start_ms, EventRank.WAKE, wake, root.no_more_wakes
             )
 
@@ -176,11 +176,11 @@ class Simulation:
             job = self._queueing.job(admission.workload)
             self._queueing.leave(job, root)
             self._outcome.waits_ms.setdefault(admission.workload, now_ms - job.arrives_ms)
-            cluster = self._queueing.asking.where.get(admission.workload, "")
+            cluster = self._queueing.queued_view.where.get(admission.workload, "")
             self._outcome.admitted.append(AdmittedJob(job, admission.assignment, now_ms, cluster))
-            self._stays.start(job, admission.assignment, now_ms)
+            self._running.start(job, admission.assignment, now_ms)
         for step in plan.preemptions:
-            if not self._stays.evict(step.victim, root, now_ms):
+            if not self._running.evict(step.victim, root, now_ms):
                 continue  # it finished while the eviction was being committed
             if step.reason is not PreemptionReason.QUEUE_DRAINED:
                 self._outcome.preempted.append(PreemptedJob(step, now_ms))
@@ -192,4 +192,4 @@ class Simulation:
     def _show(self, now_ms: int) -> None:
         if self._watch is not None:
             admissions, pending = len(self._outcome.admitted), len(self._queueing.waiting)
-            self._watch(ProgressSample(now_ms, admissions, pending, self._stays.in_use))
+            self._watch(ProgressSample(now_ms, admissions, pending, self._running.in_use))

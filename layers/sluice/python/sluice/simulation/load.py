@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.config.kueue_objects import read_preemption
+from sluice.core.config.kueue_queue_fields import read_preemption
 from sluice.core.config.model import (
     ClusterQueue,
     FlavorQuotas,

@@ -11,9 +11,11 @@ from sluice.core.clusters.fallback import Market, choose
 from sluice.core.clusters.fleet import Site, busier, choose_cluster
 from sluice.core.config.model import Gate
 from sluice.core.lifecycle.runs import queued_at
-from sluice.core.passes import admission_cycle
 from sluice.core.passes.cluster_feasibility import explain_unplaced
+from sluice.core.passes.cycle_plan import CycleInput
+from sluice.core.passes.pending_deadline import deadline_ms
 from sluice.core.passes.placement_preferences import allowed_clusters
+from sluice.core.passes.scheduler_state import pending_workload_info, workload_info
 
 if TYPE_CHECKING:
     from sluice.core.config import model
@@ -47,7 +49,7 @@ class QueuedView:
     def seen(self, job: Job, record: Submitted, now: int) -> model.WorkloadInfo:
         """The job in the scheduler's eyes; `now` is an instant in epoch ms."""
         queue = self.catalog.cluster_queues[record.cq]
-        gathered = admission_cycle.CycleInput(
+        gathered = CycleInput(
             root=self.catalog.root_of(record.cq),
             usage={},
             releasing=(),
@@ -59,17 +61,17 @@ class QueuedView:
             labels=self.installation.labels or {},
         )
         choice = choose(record, queue, gathered.market, {})
-        entry = admission_cycle.entry(record, job.workload.sequence, choice)
+        entry = workload_info(record, job.workload.sequence, choice)
         own = replace(
             entry,
             queued_at_ms=job.workload.queued_at_ms,
             local_queue=job.workload.local_queue,
         )
-        return admission_cycle.asking(self.catalog, gathered, record, own)
+        return pending_workload_info(self.catalog, gathered, record, own)
 
     def changes(self, record: Submitted, now: int) -> Iterator[int]:
         """Instants at which time alone makes something else of a waiting job."""
-        if (deadline := admission_cycle.deadline_ms(record)) is not None:
+        if (deadline := deadline_ms(record)) is not None:
             yield deadline + 1
         for entry in record.options.placement:
             yield record.created_at + 1000 * entry.after_pending_seconds

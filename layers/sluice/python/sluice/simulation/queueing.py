@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import dependencies, pending_policy
 from sluice.core.lifecycle.record import TERMINAL, Change, State, after
-from sluice.core.passes import admission_cycle
+from sluice.core.passes.pending_deadline import expire, is_late
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.reasons import Reason
 from sluice.simulation.event_queue import EventRank
@@ -37,8 +37,8 @@ class Queueing:
     """
 
     scenario: Scenario
-    asking: QueuedView
-    agenda: EventQueue
+    queued_view: QueuedView
+    events: EventQueue
     roots: Roots
     outcome: SimulationResult
     waiting: dict[str, None] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Queueing:
 
     def plain(self, job: Job) -> bool:
         """Whether the job is at any time what its scenario says."""
-        return self.asking.plain and job.wishes is None
+        return self.queued_view.plain and job.wishes is None
 
     def arrive(self, job: Job, now_ms: int) -> None:
         if job.wishes is not None and job.wishes.blocked:
@@ -76,7 +76,7 @@ class Queueing:
         root.arrivals.append(self.as_seen(job, now_ms))
         if job.wishes is not None:
             record, now = self.record(job), self.scenario.start_ms + now_ms
-            for at in self.asking.changes(record, now):
+            for at in self.queued_view.changes(record, now):
                 if at > now:
                     self._review_at(at - self.scenario.start_ms, job, record.generation)
         root.waiting += 1
@@ -91,7 +91,7 @@ class Queueing:
         """Keeps a job out of its queue until then; None: for ever."""
         self.outside[job.workload.id] = refusal
         if back_ms is not None:
-            self.agenda.at(back_ms, EventRank.WAKE, partial(self._come_back, job))
+            self.events.at(back_ms, EventRank.WAKE, partial(self._come_back, job))
 
     def _come_back(self, job: Job, now_ms: int) -> None:
         del self.outside[job.workload.id]
@@ -132,7 +132,7 @@ class Queueing:
     def _review_at(self, at_ms: int, job: Job, generation: int) -> None:
         """Time makes something else of a waiting job, as long as its generation is this one."""
         review = partial(self._review, job, generation)
-        self.agenda.at(at_ms, EventRank.WAKE, review, partial(self._has_moved_on, job, generation))
+        self.events.at(at_ms, EventRank.WAKE, review, partial(self._has_moved_on, job, generation))
 
     def _has_moved_on(self, job: Job, generation: int) -> bool:
         waits = job.workload.id in self.waiting
@@ -147,11 +147,7 @@ class Queueing:
                 self._review_at(root.commits_at_ms, job, generation)
             return
         record = self.record(job)
-        changes = (
-            [admission_cycle.expiry(record, now).change]
-            if admission_cycle.is_late(record, now)
-            else []
-        )
+        changes = [expire(record, now).change] if is_late(record, now) else []
         if not changes and all(each.id != name for each in root.arrivals):
             changes = list(pending_policy.steps([record], {name: root.scheduler.why(name)}, now))
         for change in changes:
@@ -178,7 +174,7 @@ class Queueing:
         if self.plain(job):
             return job.workload
         now = self.scenario.start_ms + now_ms
-        seen = self.seen[job.workload.id] = self.asking.seen(job, self.record(job), now)
+        seen = self.seen[job.workload.id] = self.queued_view.seen(job, self.record(job), now)
         return seen
 
     def placed(self, root: Root, plan: Plan, now_ms: int) -> Plan:
@@ -188,7 +184,7 @@ class Queueing:
         admissions, now = [], self.scenario.start_ms + now_ms
         for admission in plan.admissions:
             job = self._jobs[admission.workload]
-            gate = self.asking.place(self.record(job), admission.assignment, now)
+            gate = self.queued_view.place(self.record(job), admission.assignment, now)
             if gate is None:
                 admissions.append(admission)
                 continue
@@ -199,7 +195,7 @@ class Queueing:
     def outsiders(self) -> Iterator[tuple[Job, Refusal]]:
         """Those who wait for others to end, or for a check to be asked again."""
         for name, job in self._blocked.items():
-            told, queue = self.record(job).reason, job.workload.cluster_queue
-            yield job, Refusal(name, queue, Reason(told["code"]), told["message"], 0)
+            reason, queue = self.record(job).reason, job.workload.cluster_queue
+            yield job, Refusal(name, queue, Reason(reason["code"]), reason["message"], 0)
         for name, refusal in self.outside.items():
             yield self._jobs[name], refusal

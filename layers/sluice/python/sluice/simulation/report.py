@@ -53,9 +53,9 @@ def report(scenario: Scenario, outcome: SimulationResult) -> dict[str, Any]:
 
 def _installation(outcome: SimulationResult) -> dict[str, Any]:
     """What there is to say only where more than queues takes part."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if outcome.ended:
-        told["ended"] = [
+        found["ended"] = [
             {
                 "workload": one.job.workload.id,
                 "clusterQueue": one.job.workload.cluster_queue,
@@ -67,7 +67,7 @@ def _installation(outcome: SimulationResult) -> dict[str, Any]:
             for one in outcome.ended
         ]
     if outcome.budgets:
-        told["budgets"] = [
+        found["budgets"] = [
             {
                 "name": one.name,
                 "spentUSD": round(one.spent / 1_000_000, 6),
@@ -75,7 +75,7 @@ def _installation(outcome: SimulationResult) -> dict[str, Any]:
             }
             for one in outcome.budgets
         ]
-    return told
+    return found
 
 
 def _admitted(one: AdmittedJob) -> dict[str, Any]:

@@ -13,13 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.catalog import Problem
 from sluice.core.config.document import DocumentError, Fields, Flaw
-from sluice.core.config.model import (
-    AdmissionFairSharing,
-    Aging,
-    FairPreemptionStrategy,
-    FairSharing,
-    Policy,
-)
+from sluice.core.config.model import FairPreemptionStrategy
+from sluice.core.config.policy import AdmissionFairSharing, Aging, FairSharing, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from sluice.core.config.catalog import QueueCatalog
-from sluice.core.config.model import Policy
+from sluice.core.config.policy import Policy
 from sluice.core.lifecycle.record import PodSet
 from sluice.core.scheduling.scheduler import Scheduler
 from sluice.core.values.quantity import format_quantity

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from sluice.core.config.model import ClusterQueue, Policy
+from sluice.core.config.model import ClusterQueue
+from sluice.core.config.policy import Policy
 from sluice.core.lifecycle.indexes import Place
 
 

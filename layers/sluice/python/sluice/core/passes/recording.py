@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from sluice.core.config.budget import Budget
 from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.kueue_objects import ConfigObjects
-from sluice.core.config.model import Policy
+from sluice.core.config.policy import Policy
 from sluice.core.passes import admission_cycle
-from sluice.core.passes.admission_cycle import CycleInput, CyclePlan, LedgerStep
+from sluice.core.passes.cycle_plan import CycleInput, CyclePlan, LedgerStep
 from sluice.core.values.plain import canonical, digest, digest_of_text, from_plain, to_plain
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from sluice.core.scheduling.queue_heads import PassResult, QueueHeads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sluice.core.config.model import Policy, WorkloadInfo
+    from sluice.core.config.model import WorkloadInfo
+    from sluice.core.config.policy import Policy
     from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.flavor_assigner import Nomination
     from sluice.core.scheduling.preemption.victims import VictimSearch

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from sluice.core.config.model import AdmissionFairSharing
+    from sluice.core.config.policy import AdmissionFairSharing
 
 MILLICORES = 1000.0
 # Less than this, in base units, is forgotten, so that accounts end.

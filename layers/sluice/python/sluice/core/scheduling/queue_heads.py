@@ -14,7 +14,8 @@ from sluice.core.scheduling.flavor_assigner import (
 )
 
 if TYPE_CHECKING:
-    from sluice.core.config.model import Policy, WorkloadInfo
+    from sluice.core.config.model import WorkloadInfo
+    from sluice.core.config.policy import Policy
     from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.flavor_assigner import Nomination
     from sluice.core.scheduling.last_tried_flavor import FlavorScans

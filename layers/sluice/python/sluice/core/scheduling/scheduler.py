@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from sluice.core.config.catalog import QueueCatalog
-    from sluice.core.config.model import Holding, Policy, WorkloadInfo
+    from sluice.core.config.model import Holding, WorkloadInfo
+    from sluice.core.config.policy import Policy
     from sluice.core.scheduling.backlog import EquivalenceClass
     from sluice.core.scheduling.past_usage import PastUsage
     from sluice.core.scheduling.preemption.victims import VictimSearch

@@ -17,7 +17,8 @@ from sluice.core.scheduling.request_shape import PODS
 
 if TYPE_CHECKING:
     from sluice.core.config.catalog import QueueCatalog
-    from sluice.core.config.model import Assignment, Policy, WorkloadInfo
+    from sluice.core.config.model import Assignment, WorkloadInfo
+    from sluice.core.config.policy import Policy
     from sluice.core.scheduling.quota import Cells
 
 

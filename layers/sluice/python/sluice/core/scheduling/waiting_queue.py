@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from sluice.core.config.catalog import QueueCatalog
-    from sluice.core.config.model import ClusterQueue, LocalQueue, PodSetInfo, Policy, WorkloadInfo
+    from sluice.core.config.model import ClusterQueue, LocalQueue, PodSetInfo, WorkloadInfo
+    from sluice.core.config.policy import Policy
     from sluice.core.scheduling.quota import QuotaTree
     from sluice.core.scheduling.request_shape import Shape
     from sluice.core.scheduling.usage_ledger import UsageLedger

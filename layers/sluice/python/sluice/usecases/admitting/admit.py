@@ -17,27 +17,21 @@ from sluice.core.config.budget import Budget
 from sluice.core.config.catalog import QueueCatalog
 from sluice.core.config.model import (
     ClusterQueue,
-    Policy,
     ReclaimWithinCohort,
     StopPolicy,
     WithinClusterQueue,
 )
+from sluice.core.config.policy import Policy
 from sluice.core.lifecycle import pending_policy
 from sluice.core.lifecycle.indexes import pending_key, release_key
 from sluice.core.lifecycle.record import State, Workload, awaits_release
-from sluice.core.passes.admission_cycle import (
-    CycleInput,
-    CyclePlan,
-    LedgerStep,
-    accounts,
-    decide,
-    past_after,
-    preemptors,
-    used_after,
-)
+from sluice.core.passes.admission_cycle import decide
 from sluice.core.passes.budget_charges import spent_after
+from sluice.core.passes.cycle_plan import CycleInput, CyclePlan, LedgerStep
 from sluice.core.passes.pass_candidates import choose_candidates, reorders_queue
 from sluice.core.passes.recording import Recorded, Snapshot, objects_below, record
+from sluice.core.passes.scheduler_state import preemptors
+from sluice.core.passes.usage_changes import past_usage_accounts, past_usage_after, usage_after
 from sluice.errors import KeptConflicting
 from sluice.ports import (
     MAX_CHANGES,
@@ -278,7 +272,7 @@ class Admit:
         """The ledger's version after all transactions of a cycle; None if one lost its race."""
         steps, now = cycle.steps, gathered.now
         settings = policy.admission_fair_sharing
-        past = accounts(gathered, settings) if settings is not None else None
+        past = past_usage_accounts(gathered, settings) if settings is not None else None
         made = {
             "version": ledger.version + 1,
             "digest": recorded.snapshot_digest if recorded else "",
@@ -286,9 +280,9 @@ class Admit:
         seen = {"pass": made} if recorded else {}
         for first in range(0, len(steps), MAX_CHANGES):
             batch = steps[first : first + MAX_CHANGES]
-            usage = used_after(ledger.usage, batch)
+            usage = usage_after(ledger.usage, batch)
             if past is not None and settings is not None:
-                past = past_after(past, batch, settings, now)
+                past = past_usage_after(past, batch, settings, now)
             changes = tuple(step.change for step in batch)
             spent = spent_after(ledger.spent, changes, budgets, now)
             audited = audit(cycle, batch) | seen

@@ -10,8 +10,9 @@ from sluice.core.config import tenants
 from sluice.core.intake.documents import Document, Malformed, from_value
 from sluice.core.intake.submission import Accepted, submission
 from sluice.core.lifecycle.record import State
-from sluice.core.passes.admission_cycle import decide, schedule
+from sluice.core.passes.admission_cycle import decide
 from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
+from sluice.core.passes.scheduler_state import build_scheduler
 from sluice.usecases.admitting.submit import placed
 from sluice.usecases.configuration import configured
 from sluice.usecases.reading.explain import about_quota, would_help
@@ -20,7 +21,7 @@ from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from sluice.core.lifecycle.record import Workload
-    from sluice.core.passes.admission_cycle import CycleInput
+    from sluice.core.passes.cycle_plan import CycleInput
     from sluice.core.scheduling.scheduler import Refusal
     from sluice.ports import CatalogSnapshot, LedgerState
     from sluice.usecases.callers import Authority
@@ -95,7 +96,7 @@ class WhatIf:
         """What a pass says to one that stands behind others: its plan names their first only."""
         config = configured(self.query.catalog.snapshot())
         policy = config.policies.of(gathered.root)
-        scheduler = schedule(config.queues, gathered, ledger.usage, policy)
+        scheduler = build_scheduler(config.queues, gathered, ledger.usage, policy)
         scheduler.run_pass(gathered.now)
         return scheduler.why(workload.id)
 
