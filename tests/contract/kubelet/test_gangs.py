@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
-from sluice.core.intake.rendering import PodPlacement, Run, render
+from sluice.core.intake.rendering import Generation, PodPlacement, render
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
@@ -74,7 +74,7 @@ class Gang:
         self.record = replace(record, namespace=NAMESPACE, reservation=reservation)
 
     def starts(self, generation: int = 0, source: str = "") -> None:
-        run = Run(
+        run = Generation(
             id=GANG,
             name="gang",
             namespace=NAMESPACE,

@@ -13,6 +13,7 @@ from sluice.core.accounting.recovery import undone
 from sluice.core.intake.replacement import placeholder, ready
 from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import PodSet, State, Workload
+from sluice.core.lifecycle.run import Run
 from sluice.core.migrations import decisions, downtime, migration_timeline
 from sluice.core.migrations import migration as moving
 from sluice.core.migrations.checkpointing import (
@@ -383,7 +384,7 @@ def test_after_a_last_dump_that_fails_or_is_late_the_first_counts_and_the_rest_i
     stopped = moving.stopping(move, end).after(move)
     began = replace(A_WORKLOAD, started_at=NOW - 60_000)
     told = downtime.run_entry(stopped, began, good_at=FIRST["pod-1"].at)
-    assert told["lost_ms"] == end - FIRST["pod-1"].at
+    assert told.lost_ms == end - FIRST["pod-1"].at
 
 
 def test_who_is_told_to_go_works_until_it_is_gone() -> None:
@@ -392,7 +393,7 @@ def test_who_is_told_to_go_works_until_it_is_gone() -> None:
 
     told = downtime.run_entry(move, began, good_at=NOW - 10_000)
 
-    assert (told["stopped_at"], told["lost_ms"]) == (NOW + 30_000, 40_000)
+    assert (told.stopped_at, told.lost_ms) == (NOW + 30_000, 40_000)
 
 
 def test_what_a_user_goes_back_over_is_told_of_all_runs_since() -> None:
@@ -402,16 +403,16 @@ def test_what_a_user_goes_back_over_is_told_of_all_runs_since() -> None:
 
     told = downtime.run_entry(move, began, good_at=NOW - 90_000)
 
-    assert (told["lost_ms"], told["back_to"]) == (60_000, NOW - 90_000)
-    before = {"outcome": "migrate", "started_at": NOW - 120_000, "stopped_at": NOW - 70_000}
-    ended = {"outcome": "migrate", "started_at": NOW - 60_000, "ended_at": NOW, **told}
-    assert [run["lost_ms"] for run in undone([before | {"lost_ms": 0}, ended])] == [20_000, 60_000]
+    assert (told.lost_ms, told.back_to) == (60_000, NOW - 90_000)
+    before = Run(outcome="migrate", started_at=NOW - 120_000, stopped_at=NOW - 70_000, lost_ms=0)
+    ended = Run(outcome="migrate", started_at=NOW - 60_000, ended_at=NOW).with_known(told)
+    assert [run.lost_ms for run in undone([before, ended])] == [20_000, 60_000]
 
 
 def test_a_run_that_nobody_saw_start_has_nothing_to_do_again() -> None:
     move = a_move(action=CheckpointAction.SIGNAL, stopping_at=NOW, fenced_at=NOW)
 
-    assert downtime.run_entry(move, A_WORKLOAD, good_at=NOW - 5_000)["lost_ms"] == 0
+    assert downtime.run_entry(move, A_WORKLOAD, good_at=NOW - 5_000).lost_ms == 0
 
 
 def test_another_dump_is_worth_it_where_more_was_done_since_the_first_than_it_takes() -> None:

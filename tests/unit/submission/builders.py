@@ -5,7 +5,7 @@ from typing import Any
 
 from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents
-from sluice.core.intake.rendering import PodPlacement, Run, render
+from sluice.core.intake.rendering import Generation, PodPlacement, render
 from sluice.core.intake.submission import Accepted, Rejected, kubernetes_object, submission
 
 DIGEST = "sha256:" + "0" * 64
@@ -120,7 +120,7 @@ def rendered(
         "placements": placements,
         "options": workload.options,
     }
-    return render(kubernetes_object(workload.manifest), Run(**(asked | run)))
+    return render(kubernetes_object(workload.manifest), Generation(**(asked | run)))
 
 
 def rendered_pod(workload: Accepted, **run: Any) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def _toleration(given: Toleration) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Generation:
     """One generation of a workload as it is to be rendered.
 
     `queue` is `namespace/localQueue`; `placements` go by pod set name. `node_selector_terms` are
@@ -94,7 +94,7 @@ class Run:
     cpu: str = ""
 
 
-def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
+def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]:
     """The objects to create, volumes first: PersistentVolume and claim per S3 volume, then the Job.
 
     `manifest` is the vetted job (`submission.kubernetes_object` of the stored document).
@@ -124,7 +124,7 @@ def render(manifest: Mapping[str, Any], run: Run) -> list[dict[str, Any]]:
     return [*_volumes(run), rendered]
 
 
-def _labels(run: Run) -> dict[str, str]:
+def _labels(run: Generation) -> dict[str, str]:
     return {
         WORKLOAD: run.id,
         GENERATION: str(run.generation),
@@ -145,7 +145,7 @@ def _template_metadata(written: Mapping[str, Any], labels: Mapping[str, str]) ->
     return metadata
 
 
-def _pod_set(pod_set: PodSetSpec, run: Run) -> None:
+def _pod_set(pod_set: PodSetSpec, run: Generation) -> None:
     placement = run.placements[pod_set.name]
     template = pod_set.template
     pod = template["spec"]
@@ -166,7 +166,7 @@ def _pod_set(pod_set: PodSetSpec, run: Run) -> None:
     _pod(pod, placement, run)
 
 
-def _job(job: dict[str, Any], asked: int, placement: PodPlacement, run: Run) -> None:
+def _job(job: dict[str, Any], asked: int, placement: PodPlacement, run: Generation) -> None:
     """Completes a JobSpec, of whose pod set `asked` pods were asked for."""
     if placement.count < asked:  # partial admission
         job["parallelism"] = placement.count
@@ -207,7 +207,7 @@ def _by_exit_code(rules: Iterable[FailureRule]) -> list[dict[str, Any]]:
     ]
 
 
-def _checkpoint_marks(run: Run) -> dict[str, str]:
+def _checkpoint_marks(run: Generation) -> dict[str, str]:
     """What the node agent has to know to save the pod."""
     checkpoint = run.options.checkpoint
     if checkpoint is None:
@@ -218,7 +218,7 @@ def _checkpoint_marks(run: Run) -> dict[str, str]:
     return {name: text for name, text in marks.items() if text}
 
 
-def _pod(pod: dict[str, Any], placement: PodPlacement, run: Run) -> None:
+def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:
     security = run.options.security
     pod["automountServiceAccountToken"] = False
     grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
@@ -247,21 +247,21 @@ def _pod(pod: dict[str, Any], placement: PodPlacement, run: Run) -> None:
         pod["containers"][0]["image"] = run.restore_from
 
 
-def restores_from_image(run: Run) -> bool:
+def restores_from_image(run: Generation) -> bool:
     """Whether the checkpoint is an image, from which the container runtime restores by itself."""
     return dumped(run) and not (run.restore_from or "").startswith("s3://")
 
 
-def restores_set(run: Run) -> bool:
+def restores_set(run: Generation) -> bool:
     """Whether each pod has a dump of its own, which its template cannot name."""
     return dumped(run) and gangs.is_set(run.restore_from or "")
 
 
-def dumped(run: Run) -> bool:
+def dumped(run: Generation) -> bool:
     return run.options.checkpoint_mode is CheckpointMode.KUBELET
 
 
-def saved_by_cedana(run: Run) -> bool:
+def saved_by_cedana(run: Generation) -> bool:
     return run.options.checkpoint_mode is CheckpointMode.CEDANA
 
 
@@ -274,7 +274,7 @@ def needs_runtime(pod: Mapping[str, Any]) -> bool:
     )
 
 
-def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run) -> None:
+def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Generation) -> None:
     # In front, so that the submitter's own variables may refer to them.
     container["env"] = [*environment(run), *container.get("env", [])]
     mounts = [
@@ -290,7 +290,7 @@ def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Run)
             resources.setdefault("limits", {}).setdefault(resource, each)
 
 
-def environment(run: Run) -> list[dict[str, str]]:
+def environment(run: Generation) -> list[dict[str, str]]:
     """The variables that tell a container who it is and where its checkpoints go."""
     checkpoint = run.options.checkpoint
     asked: dict[str, object] = {}
@@ -327,14 +327,14 @@ def checkpoint_folder(options: Options) -> str | None:
     return None
 
 
-def _pod_volume(volume: S3Volume, run: Run) -> dict[str, Any]:
+def _pod_volume(volume: S3Volume, run: Generation) -> dict[str, Any]:
     claim: dict[str, Any] = {"claimName": volume_name(run.id, volume.name)}
     if volume.read_only:
         claim["readOnly"] = True
     return {"name": volume.name, "persistentVolumeClaim": claim}
 
 
-def _volumes(run: Run) -> list[dict[str, Any]]:
+def _volumes(run: Generation) -> list[dict[str, Any]]:
     """Static provisioning for the Mountpoint for Amazon S3 CSI driver, one pair per volume."""
     objects: list[dict[str, Any]] = []
     for volume in run.options.volumes:
@@ -381,7 +381,7 @@ def _volumes(run: Run) -> list[dict[str, Any]]:
     return objects
 
 
-def _mount_options(volume: S3Volume, run: Run) -> list[str]:
+def _mount_options(volume: S3Volume, run: Generation) -> list[str]:
     writable = ["allow-delete", "allow-overwrite"]
     options = ["read-only"] if volume.read_only else writable
     if volume.region:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sluice.core.clusters.job_assessment import LATE_DISPATCH_MS
 from sluice.core.clusters.quarantine import avoiding
 from sluice.core.config.model import ResourceFlavor
-from sluice.core.intake.rendering import Run, placement, render
+from sluice.core.intake.rendering import Generation, placement, render
 from sluice.core.intake.submission import kubernetes_object
 from sluice.core.jobs.kind import nested
 from sluice.core.jobs.table import kind_of
@@ -221,7 +221,7 @@ def create(
     cluster: Cluster,
     workload: Workload,
     manifest: Document,
-    run: Run,
+    run: Generation,
 ) -> Document | Intent | None:
     """The suspended Job of this generation, made or adopted; an Intent if it can never be made."""
     try:
@@ -255,12 +255,12 @@ def run_of(
     terms: Sequence[Mapping[str, Any]] = (),
     checkpoints: str = "",
     cpu: str = "",
-) -> Run:
+) -> Generation:
     """One generation as it is to be rendered: counts, node labels and tolerations by pod set."""
     reservation = workload.reservation
     if reservation is None:
         raise ValueError(f"workload {workload.id} holds no quota, so it cannot run")
-    return Run(
+    return Generation(
         id=workload.id,
         name=workload.name,
         namespace=workload.namespace,
