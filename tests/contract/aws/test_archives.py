@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto import mock_aws
 from sluice.adapters.checkpoint_archives import CheckpointArchives
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.errors import SluiceError
 from sluice.ports import Archive

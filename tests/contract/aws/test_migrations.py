@@ -12,10 +12,11 @@ from sluice.adapters.dynamodb_losses import DynamoDBLosses
 from sluice.adapters.dynamodb_migrations import DynamoDBMigrations
 from sluice.adapters.dynamodb_nodes import DynamoDBNodes
 from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations import migration as moving
-from sluice.core.migrations.checkpointing import Checkpoint, CheckpointAction, Part
+from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.core.migrations.interruption import Notice, NoticeKind
 from sluice.core.migrations.losses import Loss
 from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage

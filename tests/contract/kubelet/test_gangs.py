@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.intake.rendering import Generation, PodPlacement, render
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations import gangs, migration
 from sluice.core.migrations.migration import PodCheckpoint

@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from sluice.adapters.checkpoint_archives import CheckpointArchives
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.migrations.checkpointing import Checkpoint
 
 from agent.registry import CONTAINER, Repository

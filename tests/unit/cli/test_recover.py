@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner, Result
 from sluice.client.api import ApiClient
 from sluice.client.errors import NotDeployedError
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.core.migrations.interruption import UserRequest, read_event
 from sluice.ports import Archive

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sluice.core.clusters.cluster_spec import CedanaSpec, read
+from sluice.cedana.settings import CedanaServiceSettings
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.clusters.cluster_spec import read
 from sluice.core.config.document import Fields, Flaw
 
 SECRET = "arn:aws:secretsmanager:eu-west-1:111122223333:secret:cedana-AbCdEf"
@@ -21,9 +23,9 @@ def flaws_of(**cedana: Any) -> list[str]:
 def test_a_cluster_has_cedana_only_where_it_says_so() -> None:
     plain, equipped = ({"metadata": {"name": "a"}, "spec": s} for s in ({}, {"cedana": CEDANA}))
 
-    assert read(Fields(plain, "", [])).cedana is None
-    spec = read(Fields(equipped, "", [])).cedana
-    assert spec == CedanaSpec("https://cedana.example.org", "c-1", SECRET)
+    assert read(Fields(plain, "", [])).services == {}
+    spec = read(Fields(equipped, "", [])).services[CheckpointMode.CEDANA]
+    assert spec == CedanaServiceSettings("https://cedana.example.org", "c-1", SECRET)
     assert flaws_of() == []
     assert flaws_of(url="http://127.0.0.1:8080/") == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.clusters.placement import (
     ClusterOffering,
     ClusterView,
@@ -96,9 +97,9 @@ def test_the_order_of_listing_does_not_matter(clusters: list[ClusterView]) -> No
 
 
 def test_who_is_saved_by_cedana_goes_where_it_is() -> None:
-    plain, equipped = a_cluster("a"), a_cluster("b", 9, cedana=True)
+    plain, equipped = a_cluster("a"), a_cluster("b", 9, services=frozenset({CheckpointMode.CEDANA}))
 
-    assert where(PlacementRequest(SPOT, cedana=True), plain, equipped) == "b"
-    refused = place(PlacementRequest(SPOT, cedana=True), [plain], 0)
+    assert where(PlacementRequest(SPOT, service=CheckpointMode.CEDANA), plain, equipped) == "b"
+    refused = place(PlacementRequest(SPOT, service=CheckpointMode.CEDANA), [plain], 0)
     assert (refused.cluster, refused.reason) == (None, Reason.NO_MATCHING_FLAVOR)
     assert "no Cedana" in refused.why["a"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import urllib3
-from sluice.adapters.cedana_services import CedanaService, CedanaServices
-from sluice.core.migrations.cedana import ActionProgress, CedanaAction
-from sluice.errors import CedanaError, CedanaRefused, NotConfigured
+from sluice.cedana.http_service import CedanaService, CedanaServices
+from sluice.cedana.pods import ActionProgress, CedanaAction
+from sluice.errors import CheckpointServiceError, CheckpointServiceRefused, NotConfigured
 from sluice.ports import CatalogSnapshot
 
 from tests.fakes import FakeClock, MemoryCatalog
@@ -107,10 +107,10 @@ def test_an_answer_that_leaves_open_what_was_done_is_no_refusal(
 ) -> None:
     service, _ = a_service(answer)
 
-    with pytest.raises(CedanaError) as told:
+    with pytest.raises(CheckpointServiceError) as told:
         service.restore("a-checkpoint")
 
-    assert isinstance(told.value, CedanaRefused) == refused
+    assert isinstance(told.value, CheckpointServiceRefused) == refused
     assert getattr(told.value, "lasting", False) == lasting
     assert "token" not in str(told.value)
 

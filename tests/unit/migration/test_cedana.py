@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sluice.cedana.pods import RESTORING, VOID, restoring
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.lifecycle.job_status import STAND_IN
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.transitions import reclaim
-from sluice.core.migrations.cedana import RESTORING, VOID, restoring
-from sluice.core.migrations.checkpointing import Checkpoint, CheckpointMode
+from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.gangs import GATE
-from sluice.errors import CedanaRefused
+from sluice.errors import CheckpointServiceRefused
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER
@@ -219,7 +220,7 @@ def test_an_administrators_word_ends_the_waiting(town: Town) -> None:
 
 def test_a_token_that_is_refused_is_told_and_nothing_counts_as_asked(town: Town) -> None:
     unasked(town)
-    town.cedana.refusing = CedanaRefused("HTTP 401")
+    town.cedana.refusing = CheckpointServiceRefused("HTTP 401")
     town.obey("w")
     assert town.row("w").reason["message"] == "HTTP 401"
     assert restoring(pods(town)["w-w-g1-pod"]).source == ""

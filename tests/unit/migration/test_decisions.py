@@ -10,25 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sluice.core.accounting.recovery import undone
+from sluice.core.checkpoints.driver import Capability, CheckpointMode, PodFacts
+from sluice.core.checkpoints.drivers import DRIVERS, usable_driver
+from sluice.core.checkpoints.fit import LEAD_MS, MARGIN_MS, Bandwidth, CheckpointAction, fits_twice
 from sluice.core.intake.replacement import placeholder, ready
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import PodSet, State, Workload
 from sluice.core.lifecycle.run import Run
 from sluice.core.migrations import decisions, downtime, migration_timeline
 from sluice.core.migrations import migration as moving
 from sluice.core.migrations.checkpointing import (
-    LEAD_MS,
-    MARGIN_MS,
-    Bandwidth,
-    Capability,
     Checkpoint,
-    CheckpointAction,
-    fit,
-    fits_twice,
     interval_seconds,
     observed_bandwidth,
     retained,
-    select_driver,
 )
 from sluice.core.migrations.decisions import SourceStep, SourceView
 from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
@@ -37,6 +31,7 @@ from tests.records import options_of
 
 NOW = 1_800_000_000_000
 GP3 = Bandwidth()
+KUBELET = DRIVERS[CheckpointMode.KUBELET]
 A_WORKLOAD = Workload(
     "w", "w", "team", "team/q", State.DISPATCHED, pod_sets=(PodSet("main", 1, {}),)
 )
@@ -69,18 +64,14 @@ def a_move(**changed: object) -> Migration:
 
 
 def test_a_dump_that_fits_is_made_and_says_with_which_numbers() -> None:
-    decided = fit(
-        CheckpointMode.KUBELET, size=10**9, left_ms=119_000, grace_ms=30_000, bandwidth=GP3
-    )
+    decided = KUBELET.fit(size=10**9, left_ms=119_000, grace_ms=30_000, bandwidth=GP3)
 
     assert decided.action is CheckpointAction.DUMP
     assert decided.sentence == "needs 32 s, has 111 s: dump"
 
 
 def test_a_dump_that_is_slower_than_the_window_becomes_a_signal() -> None:
-    decided = fit(
-        CheckpointMode.KUBELET, size=48 * 10**8, left_ms=120_000, grace_ms=30_000, bandwidth=GP3
-    )
+    decided = KUBELET.fit(size=48 * 10**8, left_ms=120_000, grace_ms=30_000, bandwidth=GP3)
 
     assert decided.action is CheckpointAction.SIGNAL
     assert decided.sentence == "needs 151 s, has 112 s: signal"
@@ -96,7 +87,7 @@ def test_a_dump_that_is_slower_than_the_window_becomes_a_signal() -> None:
     ],
 )
 def test_without_time_nothing_is_ordered(driver: CheckpointMode, source: str) -> None:
-    decided = fit(driver, size=1, left_ms=0, grace_ms=30_000, bandwidth=GP3)
+    decided = DRIVERS[driver].fit(size=1, left_ms=0, grace_ms=30_000, bandwidth=GP3)
 
     assert decided.action is CheckpointAction.LET_GO
     assert decided.sentence.endswith(source)
@@ -104,7 +95,7 @@ def test_without_time_nothing_is_ordered(driver: CheckpointMode, source: str) ->
 
 @given(size=st.integers(0, 2**40), left_ms=st.integers(1, 600_000))
 def test_a_dump_is_only_promised_within_the_margin(size: int, left_ms: int) -> None:
-    decided = fit(CheckpointMode.KUBELET, size=size, left_ms=left_ms, grace_ms=0, bandwidth=GP3)
+    decided = KUBELET.fit(size=size, left_ms=left_ms, grace_ms=0, bandwidth=GP3)
 
     fits = GP3.needs_ms(size) <= max(0, left_ms - MARGIN_MS)
     assert (decided.action is CheckpointAction.DUMP) == fits
@@ -137,10 +128,10 @@ def test_observed_dumps_replace_the_assumed_bandwidth() -> None:
 def test_a_driver_that_cannot_serve_gives_way_with_a_reason(
     capability: Capability, shape: dict[str, Any], chosen: CheckpointMode
 ) -> None:
-    selected = select_driver(CheckpointMode.KUBELET, capability, **shape)
+    driver, why_not = usable_driver(KUBELET, PodFacts(**shape), capability)
 
-    assert selected.driver is chosen
-    assert selected.reason
+    assert driver.mode is chosen
+    assert bool(why_not) is (driver is not KUBELET)
 
 
 def test_young_and_daly() -> None:
@@ -223,7 +214,7 @@ def test_a_dump_that_arrives_after_the_fence_is_not_taken() -> None:
 
 def test_a_dump_is_given_up_when_its_fit_said_and_another_attempt_leaves_the_grace() -> None:
     move = a_move()
-    decided = fit(CheckpointMode.KUBELET, size=0, left_ms=120_000, grace_ms=30_000, bandwidth=GP3)
+    decided = KUBELET.fit(size=0, left_ms=120_000, grace_ms=30_000, bandwidth=GP3)
 
     assert move.give_up_at == NOW + decided.has_ms
     failed = a_move(first_error="criu failed", first_at=NOW + 2_000)
@@ -503,7 +494,7 @@ def test_a_move_always_comes_to_an_end_and_never_promises_more_than_fits(
 )
 def test_two_dumps_are_planned_only_where_both_fit(left_ms: int, twice: bool) -> None:
     slow = Bandwidth(disk=10**8, network=float("inf"), amplification=1.0, uploaded=0.0)
-    decided = fit(CheckpointMode.KUBELET, size=10**9, left_ms=left_ms, grace_ms=0, bandwidth=slow)
+    decided = KUBELET.fit(size=10**9, left_ms=left_ms, grace_ms=0, bandwidth=slow)
 
     assert decided.action is CheckpointAction.DUMP
     assert fits_twice(decided) is twice

@@ -10,9 +10,9 @@ import json
 from typing import Any
 
 import pytest
+from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations import gangs
-from sluice.core.migrations.checkpointing import CheckpointAction
 from sluice.core.migrations.pod_annotations import DONE, ORDER, RESTORE_FROM
 
 from tests.fakes import INDEX

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sluice.core.checkpoints.fit import MARGIN_MS, CheckpointAction
 from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.lifecycle.run import Run
-from sluice.core.migrations.checkpointing import MARGIN_MS, CheckpointAction
 from sluice.core.migrations.migration import Stage
 from sluice.usecases.migrations.stop_run import LEFT_BEHIND_MS
 

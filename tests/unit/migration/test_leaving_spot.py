@@ -13,7 +13,7 @@ from sluice.core.intake.replacement import PLACEHOLDER
 from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import State
 from sluice.ports import CatalogEdit
-from sluice.usecases.migrations.migrate import REQUEUED_MS
+from sluice.usecases.migrations.placeholders import REQUEUED_MS
 
 from tests.unit.migration.town import Town
 from tests.unit.usecases.world import CLUSTER, ROOT, queue

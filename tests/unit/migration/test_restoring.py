@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sluice.core.accounting.recovery import recovery, undone
 from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.run import Run
 from sluice.core.migrations.checkpointing import KEPT, Checkpoint, CheckpointEntries, newest

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from sluice.core.accounting.recovery import recovery
 from sluice.core.accounting.usage_intervals import loss_is_unknown
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of

@@ -49,7 +49,7 @@ class Town(World):
         Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
             self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
-            courier=self.courier(f), pool=Inline(),
+            reconcilers=self.reconcilers(f), pool=Inline(),
         )(CLUSTER, names)  # fmt: skip
 
     def interrupt_use(self) -> Interrupt:

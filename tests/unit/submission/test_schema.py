@@ -8,11 +8,11 @@ import sluice
 import yaml
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.intake import short_form
 from sluice.core.intake import workload_options as options
 from sluice.core.intake.submission import Accepted
 from sluice.core.intake.vetting import without_nulls
-from sluice.core.lifecycle.options import CheckpointMode
 
 from tests.unit.submission.builders import (
     a_job,

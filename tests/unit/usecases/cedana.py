@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sluice.core.migrations.cedana import ActionProgress, CedanaAction
-from sluice.errors import CedanaError, CedanaRefused
+from sluice.cedana.pods import ActionProgress, CedanaAction
+from sluice.errors import CheckpointServiceError, CheckpointServiceRefused
 
 from tests.fakes import CONTROLLER_UID, JOB_NAME, Document, FakeKubernetes
 
@@ -32,7 +32,7 @@ class FakeCedana:
     dice: random.Random = field(default_factory=lambda: random.Random(0))
     failing: float = 0.0
     silent: bool = False
-    refusing: CedanaRefused | None = None
+    refusing: CheckpointServiceRefused | None = None
     twice: bool = False
     actions: dict[str, Begun] = field(default_factory=dict)
     retired: list[str] = field(default_factory=list)
@@ -98,7 +98,7 @@ class FakeCedana:
         action = f"action-{next(self.numbers)}"
         self.actions[action] = begun
         if self.silent:
-            raise CedanaError("no answer")
+            raise CheckpointServiceError("no answer")
         return action
 
     def _restored(self, pod: Document) -> Document:

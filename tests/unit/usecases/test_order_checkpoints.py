@@ -17,6 +17,7 @@ from sluice.core.migrations import periodic
 from sluice.core.migrations.losses import Loss
 from sluice.core.migrations.periodic import Observed
 from sluice.core.migrations.pod_annotations import DONE, ORDER
+from sluice.usecases.migrations.record_checkpoint import RecordCheckpoint
 from sluice.usecases.running.observe import CHECK_MS
 from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 
@@ -334,7 +335,8 @@ def saves(plane: Plane, *numbers: int) -> None:
         answer = done(f"o-{n}", at, uri=f"s3://b/{n}.tar", image=f"repo/x:{n}")
         marks = {ORDER: f"o-{n}", DONE: answer}
         saved = {**pod, "metadata": {**pod["metadata"], "annotations": marks}}
-        plane.migrate().saved(plane.record(), saved, [saved])
+        migrate = plane.migrate()
+        RecordCheckpoint(migrate.catalog, migrate.timeline)(plane.record(), saved, [saved])
 
 
 def test_what_is_not_kept_is_removed_but_never_what_the_run_started_from() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.core.migrations.orphaned_archives import OLD_MS, StoredArchive

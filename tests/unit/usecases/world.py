@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice.cedana.pods import VOID, restoring
+from sluice.cedana.reconciler import CedanaReconciler
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
@@ -29,17 +32,15 @@ from sluice.core.lifecycle.record import (
 )
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.transitions import answer, cancel_pending, change_intent, hold, reclaim
-from sluice.core.migrations.cedana import VOID, restoring
 from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, NOTICE_MS, request_event
 from sluice.core.migrations.migration import eviction_id
 from sluice.core.migrations.pod_annotations import DONE, DRIVER, ORDER, RESTORE_FROM
 from sluice.core.migrations.restoring import RESTORE
 from sluice.core.migrations.victim_checkpoint import may_be_saved
-from sluice.ports import CatalogEdit, StreamRecord
+from sluice.ports import CatalogEdit, CheckpointReconciler, StreamRecord
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.fleet import Fleet, beat
 from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
-from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
 from sluice.usecases.migrations.interrupt import Interrupt
 from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.running.act import Act
@@ -326,10 +327,13 @@ class World:
     def weigh(self, fragile: Any = lambda port: port) -> AssessCheckpoint:
         return AssessCheckpoint(self.nodes, fragile(self.migrations), self.clock)
 
-    def courier(self, fragile: Any = lambda port: port) -> CedanaReconciler:
-        return CedanaReconciler(
+    def reconcilers(
+        self, fragile: Any = lambda port: port
+    ) -> dict[CheckpointMode, CheckpointReconciler]:
+        reconciler = CedanaReconciler(
             fragile(self.workloads), self.timeline, self.clock, Served(fragile(self.cedana))
-        )  # fmt: skip
+        )
+        return {CheckpointMode.CEDANA: reconciler}
 
     def order_checkpoints(self) -> OrderCheckpoints:
         return OrderCheckpoints(self.nodes, self.losses, self.wishes, self.clock)
@@ -353,7 +357,7 @@ class World:
         use = Act(
             f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
             self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
-            courier=self.courier(f), pool=Inline(),
+            reconcilers=self.reconcilers(f), pool=Inline(),
         )  # fmt: skip
         self._run(lambda: use(cluster, ids))
         if self.dice.random() < 0.7:  # otherwise the message comes again
@@ -668,7 +672,7 @@ class World:
                 Act(
                     self.workloads, self.manifests, self.catalog, self.kubernetes,
                     self.observers, self.clock, self.migrate(), self.weigh(), self.offerings,
-                    self.pools, courier=self.courier(), pool=Inline(),
+                    self.pools, reconcilers=self.reconcilers(), pool=Inline(),
                 )(cluster, ids)  # fmt: skip
             for _ in range(5):
                 self.finish_one()

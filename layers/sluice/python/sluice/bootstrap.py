@@ -12,7 +12,6 @@ from botocore.config import Config
 from sluice import environment
 from sluice.adapters import dynamodb_stream
 from sluice.adapters.aws_refusals import refusal
-from sluice.adapters.cedana_services import CedanaServices
 from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.adapters.dynamodb_answers import take_as_they_come
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
@@ -46,6 +45,8 @@ from sluice.adapters.sqs_queues import (
 )
 from sluice.adapters.step_functions import StepFunctions
 from sluice.adapters.system_clock import SystemClock
+from sluice.cedana.http_service import CedanaServices, retire
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.environment import Table
 from sluice.message_queues import DEAD_LETTERS, QUEUES
 
@@ -194,7 +195,8 @@ def migrate_with_cedana() -> Migrate:
     """For the one function that may speak to Cedana."""
     from sluice.usecases.migrations.migrate import Migrate
 
-    kept = CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints(), cedanas())
+    told = {CheckpointMode.CEDANA: lambda uri: retire(cedanas(), uri)}
+    kept = CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints(), told)
     return Migrate(workloads(), migrations(), kept, timeline(), nodes(), clock())
 
 
@@ -317,7 +319,7 @@ def relay() -> Relay:
 
 @cache
 def act() -> Act:
-    from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
+    from sluice.cedana.reconciler import CedanaReconciler
     from sluice.usecases.running.act import Act
 
     return Act(
@@ -332,7 +334,7 @@ def act() -> Act:
         offerings(),
         pools(),
         checkpoints(),
-        CedanaReconciler(workloads(), timeline(), clock(), cedanas()),
+        {CheckpointMode.CEDANA: CedanaReconciler(workloads(), timeline(), clock(), cedanas())},
     )
 
 

@@ -3,8 +3,8 @@
 SluiceError
 ├── ClusterError            a cluster did not do what it was asked; try again later
 │   └── ClusterForbidden    … because RBAC or the token refuses it; names verb and resource
-├── CedanaError             Cedana did not answer, or in a way that leaves open what it did
-│   └── CedanaRefused       … it answered that it will not do it
+├── CheckpointServiceError  a driver's service did not answer, or left open what it did
+│   └── CheckpointServiceRefused … it answered that it will not do it
 ├── ManifestUnavailable     a referenced manifest cannot be read or has another digest
 ├── KeptConflicting         a pass lost every race; a fresh kick takes the place of its own
 └── NotConfigured           a setting or catalog object is missing
@@ -30,12 +30,12 @@ class ClusterForbidden(ClusterError):
     """The cluster refuses us: the message names the verb and resource that RBAC lacks."""
 
 
-class CedanaError(SluiceError):
-    """Whether Cedana did what it was asked is not known."""
+class CheckpointServiceError(SluiceError):
+    """Whether the service did what it was asked is not known."""
 
 
-class CedanaRefused(CedanaError):
-    """Cedana did nothing, and for a `lasting` reason will not do it later either."""
+class CheckpointServiceRefused(CheckpointServiceError):
+    """The service did nothing, and for a `lasting` reason will not do it later either."""
 
     def __init__(self, message: str, *, lasting: bool = False) -> None:
         super().__init__(message)

@@ -17,7 +17,6 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
 from sluice.core.lifecycle.record import Change, Workload
-from sluice.core.migrations.cedana import CedanaAction
 from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.interruption import Notice
 from sluice.core.migrations.losses import Loss
@@ -539,34 +538,11 @@ class Archives(Protocol):
         ...
 
 
-class Cedana(Protocol):
-    """Cedana's service as one cluster has it. Every method may raise CedanaError.
+class CheckpointReconciler(Protocol):
+    """Carries orders and answers between the pods of a workload and a driver's service."""
 
-    An error leaves open whether an action was begun, unless it is a CedanaRefused.
-    """
-
-    def newest(self, pod_uid: str) -> str:
-        """The newest action about a pod; empty if there is none."""
-        ...
-
-    def checkpoint(self, pod_uid: str) -> str:
-        """Begin to save a running pod, which goes on; the action."""
-        ...
-
-    def restore(self, checkpoint: str) -> str:
-        """Begin to restore what the action `checkpoint` has saved, as a new pod; the action."""
-        ...
-
-    def look(self, action: str) -> CedanaAction: ...
-
-    def retire(self, checkpoint: str) -> None:
-        """What an action has saved is not needed any more; what is gone counts as retired."""
-        ...
-
-
-class Cedanas(Protocol):
-    def of(self, cluster: str) -> Cedana:
-        """Raises NotConfigured for a cluster without Cedana."""
+    def __call__(self, name: str, cluster: Cluster, workload: Workload) -> None:
+        """May raise CheckpointServiceError or ClusterError; the next look goes on from there."""
         ...
 
 

@@ -1,7 +1,7 @@
 """What checkpoints consist of: an archive in the bucket, and an image where runtimes restore one.
 
 Images are in ECR; a registry on loopback is spoken to as the OCI distribution interface says. What
-Cedana has saved, it keeps itself.
+the service of a driver has saved, it stores itself.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from urllib.parse import urlsplit
 import urllib3
 from botocore.exceptions import ClientError
 
-from sluice.core.migrations import cedana
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.drivers import stored_by_service
 from sluice.core.migrations.orphaned_archives import StoredArchive
 from sluice.errors import SluiceError
 from sluice.ports import Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from mypy_boto3_s3 import S3Client
 
     from sluice.core.migrations.checkpointing import Checkpoint, Part
-    from sluice.ports import Cedanas
 
 ECR = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/(?P<name>.+)")
 LOOPBACK = re.compile(r"(?P<host>(127\.0\.0\.1|localhost)(:\d+)?)/(?P<name>.+)")
@@ -45,7 +45,8 @@ class CheckpointArchives:
     s3: S3Client
     ecr: Callable[[], Any]
     address: str
-    cedanas: Cedanas | None = None
+    retire: Mapping[CheckpointMode, Callable[[str], None]] = field(default_factory=dict)
+    """How a driver's service is told that a checkpoint is not needed any more."""
     http: urllib3.PoolManager = field(default_factory=lambda: urllib3.PoolManager(retries=False))
 
     def look(self, checkpoint: Checkpoint) -> Archive | None:
@@ -95,19 +96,18 @@ class CheckpointArchives:
         try:
             if piece.image:
                 self._remove_image(piece.image)
-            if cedana.is_kept(piece.uri):
-                self._retire(piece.uri)
+            if driver := stored_by_service(piece.uri):
+                self._retire(driver.mode, piece.uri)
             elif piece.uri.startswith("s3://"):
                 bucket, key = _place(piece.uri)
                 self.s3.delete_object(Bucket=bucket, Key=key)
         except (ClientError, urllib3.exceptions.HTTPError) as error:
             raise SluiceError(f"{piece.source} cannot be removed: {error}") from error
 
-    def _retire(self, uri: str) -> None:
-        if self.cedanas is None:
+    def _retire(self, driver: CheckpointMode, uri: str) -> None:
+        if driver not in self.retire:
             raise SluiceError(f"{uri} is for the function `act` to retire")
-        cluster, action = cedana.place(uri)
-        self.cedanas.of(cluster).retire(action)
+        self.retire[driver](uri)
 
     def _remove_image(self, image: str) -> None:
         reference, _, tag = image.rpartition(":")

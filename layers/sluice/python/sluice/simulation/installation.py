@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.clusters import cluster_spec
 from sluice.core.clusters.fallback import Market, kinds_of
 from sluice.core.clusters.fleet import Site
@@ -75,10 +76,10 @@ class Installation:
                 Health.CORDONED if spec.cordoned else Health.READY,
                 spec.locations,
                 {f: rate for f, rate in rates.items() if f in (spec.flavors or flavors)},
-                cedana=spec.cedana is not None,
+                services=frozenset(spec.services),
             )
             for name, spec in sorted(self.clusters.items())
-        ] or [Site("", frozenset(flavors), rates=rates, cedana=True)]
+        ] or [Site("", frozenset(flavors), rates=rates, services=frozenset(DRIVERS))]
 
     def market(self, flavors: Mapping[str, ResourceFlavor], now: int) -> Market:
         """What is offered; nothing is ever sold out."""

@@ -9,18 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.migrations.checkpointing import (
-    DUMPING,
-    MARGIN_MS,
-    Bandwidth,
-    Capability,
-    CheckpointAction,
-    checkpoint_mode,
-    fit,
-    select_driver,
-    size_of,
-)
+from sluice.core.checkpoints.driver import Capability, PodFacts, WorkKept
+from sluice.core.checkpoints.drivers import driver_of, usable_driver
+from sluice.core.checkpoints.fit import MARGIN_MS, Bandwidth, CheckpointAction
+from sluice.core.migrations.checkpointing import size_of
 
 if TYPE_CHECKING:
     from sluice.core.lifecycle.record import Workload
@@ -38,15 +30,14 @@ class CheckpointedWork:
 
 def on_eviction(record: Workload, ran_ms: int, within_ms: int) -> CheckpointedWork:
     """`within_ms` is how long its root's policy waits for a dump."""
-    asked = checkpoint_mode(record.options)
-    if asked is CheckpointMode.NONE:
+    asked = driver_of(record.options)
+    if asked.keeps is WorkKept.NOTHING:
         return CheckpointedWork(0, 0)
-    if asked not in DUMPING:
+    if asked.keeps is WorkKept.BY_APPLICATION:
         return CheckpointedWork(0, ran_ms)  # it saves itself within its grace
     gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in record.pod_sets)
-    driver = select_driver(asked, EVERYWHERE, containers=1, gpus=gpus).driver
-    weighed = fit(
-        driver,
+    driver, _ = usable_driver(asked, PodFacts(gpus=gpus), EVERYWHERE)
+    weighed = driver.fit(
         size=size_of([], record.pod_sets, 1),
         left_ms=within_ms + MARGIN_MS,
         grace_ms=0,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.clusters.capacity import PoolPlan, closed_flavors
 from sluice.core.clusters.cluster_spec import ClusterSpec
 from sluice.core.clusters.cluster_spec import read as read_cluster
@@ -53,9 +54,10 @@ def clusters_of(snapshot: CatalogSnapshot) -> Mapping[str, Sequence[str]]:
     return {name: spec.flavors for name, spec in specs.items() if not spec.cordoned}
 
 
-def clusters_with_cedana(snapshot: CatalogSnapshot) -> list[str]:
+def clusters_with_service(snapshot: CatalogSnapshot, driver: CheckpointMode) -> list[str]:
+    """Those that have the service of a checkpoint driver."""
     names = sorted(snapshot.of("Cluster"))
-    return [name for name in names if cluster_spec(snapshot, name).cedana is not None]
+    return [name for name in names if driver in cluster_spec(snapshot, name).services]
 
 
 def namespace_labels(snapshot: CatalogSnapshot) -> dict[str, dict[str, str]]:

@@ -60,7 +60,7 @@ class Fleet:
                     spec.locations,
                     {flavor: rate for flavor, rate in rates.items() if rate},
                     sum(_amounts(row.get("requested") or {}).get("cpu", 0) for row, _ in inventory),
-                    spec.cedana is not None,
+                    frozenset(spec.services),
                 )
             )
         return sites

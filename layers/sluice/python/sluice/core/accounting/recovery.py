@@ -46,6 +46,11 @@ def has_moved(run: Run) -> bool:
     return run.outcome == IntentKind.MIGRATE or run.interrupted_at is not None
 
 
+def was_migrated(workload: Workload) -> bool:
+    """Whether the present generation continues one that migrated, or left spot instead."""
+    return bool(workload.runs) and has_moved(workload.runs[-1])
+
+
 def interruptions(workload: Workload) -> int:
     """How often it lost its machine; neither a user's wish nor a bad checkpoint takes one away."""
     return sum(has_moved(run) and run.why not in _NO_LOSS for run in workload.runs)

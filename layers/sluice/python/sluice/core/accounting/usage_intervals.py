@@ -12,11 +12,11 @@ from enum import StrEnum
 from itertools import pairwise
 
 from sluice.core.accounting.recovery import has_moved, undone
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import WorkKept
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle.record import COMES_BACK, ON_CLUSTER, IntentKind, Workload, phase
 from sluice.core.lifecycle.run import NO_RUN, Run
 from sluice.core.lifecycle.runs import present_run
-from sluice.core.migrations.checkpointing import checkpoint_mode
 
 
 class IntervalKind(StrEnum):
@@ -114,6 +114,6 @@ def _lost_ms(workload: Workload, run: Run, ran: int) -> int | None:
         return None
     if not has_moved(run) and run.outcome not in COMES_BACK:
         return 0
-    if checkpoint_mode(workload.options) is CheckpointMode.APPLICATION:
+    if driver_of(workload.options).keeps is WorkKept.BY_APPLICATION:
         return None
     return ran

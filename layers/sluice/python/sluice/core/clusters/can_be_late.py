@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Final
 
 from sluice.core.accounting.recovery import undone
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import WorkKept
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle.record import IntentKind, Workload
 from sluice.core.lifecycle.run import Run
 
@@ -65,14 +66,14 @@ def race_of(workload: Workload, now: int) -> Race | None:
     work = 1000 * (deadlines.expected_runtime_seconds or 0)
     if not allowed or not work:
         return None
-    mode = workload.options.checkpoint_mode
-    kept = sum(_kept(run, mode) for run in undone(workload.runs))
-    match mode:
-        case CheckpointMode.NONE:
+    keeps = driver_of(workload.options).keeps
+    kept = sum(_kept(run, keeps) for run in undone(workload.runs))
+    match keeps:
+        case WorkKept.NOTHING:
             unsaved = work
-        case CheckpointMode.APPLICATION:
+        case WorkKept.BY_APPLICATION:
             unsaved = 0  # it saves itself within its grace
-        case _:
+        case WorkKept.PROCESSES:
             unsaved = 1000 * workload.options.checkpoint_interval_seconds or work
     left = max(0, work - kept)
     return Race(
@@ -80,11 +81,11 @@ def race_of(workload: Workload, now: int) -> Race | None:
     )
 
 
-def _kept(run: Run, mode: str) -> int:
+def _kept(run: Run, keeps: WorkKept) -> int:
     """How much of one run was not done in vain; what nobody knows counts as lost."""
     if not run.started_at:
         return 0
-    if mode != CheckpointMode.APPLICATION and (
+    if keeps is not WorkKept.BY_APPLICATION and (
         run.outcome != IntentKind.MIGRATE or run.lost_ms is None
     ):
         return 0

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.clusters.capacity import WAITING_PODS
 
 if TYPE_CHECKING:
     from sluice.core.config.document import Fields
 
 KIND: Final = "Cluster"
-_ADDRESS: Final = re.compile(
-    r"https://[a-zA-Z0-9.-]+(:\d+)?|http://(127\.0\.0\.1|localhost)(:\d+)?", re.ASCII
-)
-_SECRET: Final = re.compile(r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:\d{12}:secret:\S+", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class CedanaSpec:
-    """Cedana's service, what it calls this cluster, and the secret (ARN) that holds the token."""
-
-    url: str
-    cluster_id: str
-    token_secret: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +26,8 @@ class ClusterSpec:
     buckets: tuple[str, ...] = ()
     manages_pools: bool = True
     most_waiting_pods: int = WAITING_PODS
-    cedana: CedanaSpec | None = None
+    services: Mapping[CheckpointMode, object] = field(default_factory=dict)
+    """Settings of the services that checkpoint drivers have in this cluster."""
 
     @property
     def locations(self) -> frozenset[str]:
@@ -50,7 +40,8 @@ def read(fields: Fields) -> ClusterSpec:
 
     `spec.managePools`: whether `provision` sets limits of labelled NodePools; switched off, it
     gives back what it has set. `spec.maxWaitingPods`: with more without a node, nobody is admitted.
-    `spec.cedana`: `{url, clusterId, tokenSecret}`; only there may workloads ask for Cedana.
+    A field named like the service of a checkpoint driver: its settings; only there may workloads
+    ask for that driver.
     `spec.region` and `spec.buckets` say which data and checkpoints are near.
     """
     fields.ignore("apiVersion", "kind", "status")
@@ -64,22 +55,16 @@ def read(fields: Fields) -> ClusterSpec:
         buckets=spec.texts("buckets"),
         manages_pools=spec.boolean("managePools", default=True),
         most_waiting_pods=spec.integer("maxWaitingPods", WAITING_PODS, minimum=1),
-        cedana=_cedana(spec.map("cedana")) if spec.has("cedana") else None,
+        services=_services(spec),
     )
     for each in (fields, metadata, spec):
         each.close()
     return found
 
 
-def _cedana(fields: Fields) -> CedanaSpec:
-    found = CedanaSpec(
-        url=fields.text("url", required=True).rstrip("/"),
-        cluster_id=fields.text("clusterId", required=True),
-        token_secret=fields.text("tokenSecret", required=True),
-    )
-    if found.url and not _ADDRESS.fullmatch(found.url):
-        fields.wrong("url", "must be https://HOST, without a path")
-    if found.token_secret and not _SECRET.fullmatch(found.token_secret):
-        fields.wrong("tokenSecret", "must be the ARN of a secret of AWS Secrets Manager")
-    fields.close()
-    return found
+def _services(spec: Fields) -> dict[CheckpointMode, object]:
+    return {
+        mode: driver.read_service(spec.map(driver.service))
+        for mode, driver in DRIVERS.items()
+        if driver.service and spec.has(driver.service)
+    }

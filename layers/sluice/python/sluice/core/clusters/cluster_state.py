@@ -9,9 +9,9 @@ from typing import Any
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
-from sluice.core.migrations.cedana import is_entrusted
 from sluice.core.migrations.gangs import waits_for_part
 from sluice.core.migrations.pod_annotations import LEAVING, annotations_of
+from sluice.core.migrations.service_pods import needs_reconciling
 
 Document = dict[str, Any]
 Key = tuple[str, int]
@@ -34,7 +34,7 @@ class ClusterState:
     gated: dict[str, str] = field(default_factory=dict)
     """Pod UID → workload id, of pods whose scheduling gate waits for their checkpoint."""
     entrusted: dict[str, str] = field(default_factory=dict)
-    """Pod UID → workload id, of pods that Cedana has to save or has just restored."""
+    """Pod UID → workload id, of pods that a driver's service has to save or has just restored."""
     key_by_pod: dict[str, Key] = field(default_factory=dict)
     """Pod UID → the generation it belongs to; a restored pod is given to a later generation."""
     resent: set[Key] = field(default_factory=set)
@@ -94,7 +94,7 @@ class ClusterState:
         for workloads, belongs in (
             (self.leaving, LEAVING in annotations_of(pod)),
             (self.gated, waits_for_part(pod)),
-            (self.entrusted, is_entrusted(pod)),
+            (self.entrusted, needs_reconciling(pod)),
         ):
             if belongs and not deleted:
                 workloads[uid] = key[0]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.drivers import needed_service
 from sluice.core.clusters.capacity import total_size
 from sluice.core.clusters.placement import (
     ClusterOffering,
@@ -16,8 +18,6 @@ from sluice.core.clusters.placement import (
     PlacementRequest,
     place,
 )
-from sluice.core.lifecycle.options import CheckpointMode
-from sluice.core.migrations.checkpointing import checkpoint_mode
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Site:
     locations: frozenset[str] = frozenset()
     rates: Mapping[str, Mapping[str, Rate]] = field(default_factory=dict)
     busy: int = 0
-    cedana: bool = False
+    services: frozenset[CheckpointMode] = frozenset()
+    """Checkpoint drivers whose service the cluster has."""
 
 
 def health(*, cordoned: bool, seen_at: int, now: int) -> Health:
@@ -127,7 +128,7 @@ def choose_cluster(
         allowed,
         checkpoint_places(workload),
         data_places(workload),
-        cedana=needs_cedana(workload),
+        service=needed_service(workload.options),
     )
     buying = place(request, [_view(site, sites, taken, closed) for site in sites], now)
     if buying.cluster is not None or buying.reason is not Reason.INSUFFICIENT_INSTANCE:
@@ -162,11 +163,7 @@ def _view(
         closure = closed.get(site.name, {}).get(flavor)
         until = None if closure is None else closure.until
         offerings[flavor] = ClusterOffering(microusd_per_hour=here, quarantined_until_ms=until)
-    return ClusterView(site.name, offerings, site.health, site.locations, site.busy, site.cedana)
-
-
-def needs_cedana(workload: Workload) -> bool:
-    return checkpoint_mode(workload.options) is CheckpointMode.CEDANA
+    return ClusterView(site.name, offerings, site.health, site.locations, site.busy, site.services)
 
 
 def checkpoint_places(workload: Workload) -> frozenset[str]:

@@ -6,13 +6,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sluice.core.accounting import machines
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState, Document, Key
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, is_migrating
 from sluice.core.lifecycle.stuck_pods import Stuck, stuck
-from sluice.core.migrations.checkpointing import DUMPING, checkpoint_mode
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.migrations.restoring import why_not_restored
 from sluice.core.values.backoff import backoff_ms
@@ -110,10 +110,7 @@ def was_replaced_by_kubernetes(workload: Workload, pods: Sequence[Document]) -> 
 
     A pod that was retried after a failure is no such pod: it would only fail again.
     """
-    if (
-        checkpoint_mode(workload.options) not in DUMPING
-        or workload.checkpoint_at <= workload.started_at
-    ):
+    if not driver_of(workload.options).dumps or workload.checkpoint_at <= workload.started_at:
         return False
     if any(job_status.failed_by_itself(pod) for pod in pods):
         return False

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class ClusterView:
     health: Health = Health.READY
     locations: frozenset[str] = frozenset()
     running: int = 0
-    cedana: bool = False
+    services: frozenset[CheckpointMode] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class PlacementRequest:
     checkpoint: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
     current: str | None = None
-    cedana: bool = False
-    """Whether it needs a cluster with Cedana."""
+    service: CheckpointMode | None = None
+    """The checkpoint driver whose service it needs in its cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,10 @@ def _refusal(
 ) -> tuple[Reason, str] | None:
     if request.clusters is not None and cluster.name not in request.clusters:
         return Reason.NO_MATCHING_FLAVOR, "the workload does not allow it"
-    if request.cedana and not cluster.cedana:
-        return Reason.NO_MATCHING_FLAVOR, "has no Cedana (spec.cedana of the Cluster)"
+    if request.service is not None and request.service not in cluster.services:
+        field = DRIVERS[request.service].service
+        text = f"has no {field.capitalize()} (spec.{field} of the Cluster)"
+        return Reason.NO_MATCHING_FLAVOR, text
     missing = sorted(request.flavors - cluster.offerings.keys())
     if missing:
         return Reason.NO_MATCHING_FLAVOR, f"does not offer {', '.join(missing)}"

@@ -6,13 +6,15 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.checkpoints.driver import RestoreNeeds
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
 from sluice.core.jobs.kind import set_at, value_at
 from sluice.core.jobs.table import kind_of, list_child_templates, list_pod_sets
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.options import CheckpointMode, FailureAction
-from sluice.core.migrations import cedana, gangs
+from sluice.core.lifecycle.options import FailureAction
+from sluice.core.migrations import gangs
 from sluice.core.migrations import pod_annotations as known_marks
 from sluice.core.migrations.cpu_compatibility import node_labels
 from sluice.core.values.identity import job_name, volume_name
@@ -156,12 +158,12 @@ def _pod_set(pod_set: PodSetSpec, run: Generation) -> None:
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
     annotations |= _checkpoint_marks(run)
-    if run.restore_from and restores_set(run):
-        pod["schedulingGates"] = [{"name": gangs.GATE}]  # until it is handed its own part
-    elif cedana.is_kept(run.restore_from or ""):
-        pod["schedulingGates"] = [{"name": gangs.GATE}]  # another one is restored in its place
+    needs = restore_needs(run)
+    if needs.gated:
+        pod["schedulingGates"] = [{"name": gangs.GATE}]
+    if needs.stand_in:
         template["metadata"]["finalizers"] = [job_status.STAND_IN]
-    elif run.restore_from:
+    if needs.annotated and run.restore_from:
         annotations[RESTORE_FROM] = run.restore_from
     _pod(pod, placement, run)
 
@@ -237,41 +239,19 @@ def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:
         pod["affinity"] = {"nodeAffinity": required}
     pod_security.harden(pod, security.level, run_as_user=security.run_as_user)
     volumes = run.options.volumes
-    if saved_by_cedana(run) and needs_runtime(pod):
-        pod["runtimeClassName"] = cedana.RUNTIME_CLASS
+    if runtime_class := driver_of(run.options).runtime_class(pod):
+        pod["runtimeClassName"] = runtime_class
     if volumes:
         pod.setdefault("volumes", []).extend(_pod_volume(volume, run) for volume in volumes)
     for _, container in pod_security.containers(pod):
         _container(container, volumes, run)
-    if run.restore_from and restores_from_image(run):
-        pod["containers"][0]["image"] = run.restore_from
+    if image := restore_needs(run).image:
+        pod["containers"][0]["image"] = image
 
 
-def restores_from_image(run: Generation) -> bool:
-    """Whether the checkpoint is an image, from which the container runtime restores by itself."""
-    return dumped(run) and not (run.restore_from or "").startswith("s3://")
-
-
-def restores_set(run: Generation) -> bool:
-    """Whether each pod has a dump of its own, which its template cannot name."""
-    return dumped(run) and gangs.is_set(run.restore_from or "")
-
-
-def dumped(run: Generation) -> bool:
-    return run.options.checkpoint_mode is CheckpointMode.KUBELET
-
-
-def saved_by_cedana(run: Generation) -> bool:
-    return run.options.checkpoint_mode is CheckpointMode.CEDANA
-
-
-def needs_runtime(pod: Mapping[str, Any]) -> bool:
-    """Whether Cedana saves the pod only below its own container runtime."""
-    return any(
-        cedana.GPUS in (container.get("resources") or {}).get(kind, {})
-        for container in pod["containers"]
-        for kind in ("requests", "limits")
-    )
+def restore_needs(run: Generation) -> RestoreNeeds:
+    """What its pods bear if it starts from a checkpoint."""
+    return driver_of(run.options).restore_needs(run.restore_from or "")
 
 
 def _container(container: dict[str, Any], volumes: Iterable[S3Volume], run: Generation) -> None:

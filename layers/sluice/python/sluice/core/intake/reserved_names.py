@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.intake.workload_options import ANNOTATIONS
 from sluice.core.jobs.pod_sets import MIN_PARALLELISM
 
@@ -35,7 +36,6 @@ _DROPPED: Final = frozenset(
 _HARMLESS: Final = ("app.kubernetes.io/", "kubectl.kubernetes.io/default-container")
 _DOMAINS: Final = (
     "amazonaws.com",
-    "cedana.ai",
     "criu.org",
     "istio.io",
     "k8s.aws",
@@ -49,6 +49,7 @@ _DOMAINS: Final = (
     "vault.hashicorp.com",
     "volcano.sh",
     "x-k8s.io",
+    *(domain for driver in DRIVERS.values() for domain in driver.domains),
 )
 _KEY: Final = re.compile(
     r"(?:[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
@@ -60,7 +61,10 @@ _SAFE_AWS: Final = frozenset(
     {"AWS_REGION", "AWS_DEFAULT_REGION", "AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE"}
 )
 # Redirect credentials or endpoints, or preload code.
-_PREFIXES: Final = ("AWS_", "SLUICE_", "LD_", "DYLD_", "KUBERNETES_", "CEDANA_", "BOTO_")
+_PREFIXES: Final = (
+    "AWS_", "SLUICE_", "LD_", "DYLD_", "KUBERNETES_", "BOTO_",
+    *(prefix for driver in DRIVERS.values() for prefix in driver.variables),
+)  # fmt: skip
 _VARIABLES: Final = frozenset(
     {
         "ALL_PROXY",

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.checkpoints.driver import JobShape
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.config.document import Flaw
 from sluice.core.config.spec_fields import SpecFields
 from sluice.core.intake import short_form, vetting, workload_options
@@ -20,7 +22,7 @@ from sluice.core.intake.reserved_names import (
 from sluice.core.jobs.job import JOB
 from sluice.core.jobs.pod_sets import MIN_PARALLELISM, count_pod_sets
 from sluice.core.jobs.table import KINDS, kind_of, list_names, list_pod_sets
-from sluice.core.lifecycle.options import CheckpointMode, SecuritySettings
+from sluice.core.lifecycle.options import SecuritySettings
 from sluice.core.lifecycle.record import PodSet
 from sluice.core.values.identity import digest, elsewhere_id, workload_id
 
@@ -117,7 +119,7 @@ def submission(
             pod_sets = _pod_sets(reading, found)
             found += _too_much(pod_sets, tenant, reading.path)
             found += _collisions(reading)
-            found += _unfit_for_cedana(reading)
+            found += _refused_by_driver(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
         _queue(reading.queue, namespace, _queue_path(body), flaws)
     if flaws or reading is None:
@@ -351,23 +353,22 @@ def _collisions(reading: _Reading) -> list[Flaw]:
     return found
 
 
-def _unfit_for_cedana(reading: _Reading) -> list[Flaw]:
-    """Cedana saves and restores single pods, and the Job controller has to adopt what it made."""
-    if reading.options.checkpoint_mode is not CheckpointMode.CEDANA:
-        return []
+def _refused_by_driver(reading: _Reading) -> list[Flaw]:
+    """What of the Job its checkpoint driver cannot serve."""
     job = reading.job
-    advice = "use kubelet or application"
-    if not kind_of(job).adopts_pods:
-        return [Flaw("", "kind", f"checkpoint.mode cedana is for Jobs only; {advice}")]
-    spec, at = job["spec"], f"{reading.path}.spec" if reading.path else "spec"
-    pods = max(spec.get("parallelism") or 1, spec.get("completions") or 1)
-    if pods > 1:
-        told = f"checkpoint.mode cedana is for Jobs of one pod, not {pods}; {advice}"
-        return [Flaw("", f"{at}.parallelism", told)]
-    if spec.get("completionMode") == "Indexed":
-        told = f"checkpoint.mode cedana is not for Indexed Jobs; {advice}"
-        return [Flaw("", f"{at}.completionMode", told)]
-    return []
+    adopts_pods = kind_of(job).adopts_pods
+    spec = job["spec"] if adopts_pods else {}
+    shape = JobShape(
+        adopts_pods,
+        max(spec.get("parallelism") or 1, spec.get("completions") or 1),
+        spec.get("completionMode") == "Indexed",
+    )
+    refusal = driver_of(reading.options).refuse(shape)
+    if refusal is None:
+        return []
+    inside = reading.path and refusal.field.startswith("spec")
+    at = f"{reading.path}.{refusal.field}" if inside else refusal.field
+    return [Flaw("", at, refusal.message)]
 
 
 def _at_origin(flaw: Flaw, reading: _Reading) -> Flaw:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.config.document import Flaw
 from sluice.core.config.spec_fields import SpecFields
 from sluice.core.lifecycle.completion import MAX_TOKEN
 from sluice.core.lifecycle.options import (
     Capacity,
-    CheckpointMode,
     CheckpointPolicy,
     Deadlines,
     Dependency,
@@ -176,8 +177,10 @@ def _checkpoint(fields: SpecFields) -> CheckpointPolicy:
     if mode not in set(CheckpointMode):
         fields.wrong("mode", f"{written!r} is not one of {', '.join(CheckpointMode)}")
         mode = CheckpointMode.NONE.value
-    if mode == CheckpointMode.CEDANA and fields.has("signal"):
-        fields.wrong("signal", "remove it: Cedana saves the processes, which hear nothing of it")
+    driver = DRIVERS[CheckpointMode(mode)]
+    if not driver.hears_signal and fields.has("signal"):
+        name = driver.mode.capitalize()
+        fields.wrong("signal", f"remove it: {name} saves the processes, which hear nothing of it")
     _refuse_what_none_ignores(written, fields)
     asks_signal = fields.has("signal") or written == "signal"
     policy = CheckpointPolicy(

@@ -10,16 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.config.tenants import PodSecurity
-
-
-class CheckpointMode(StrEnum):
-    """The driver that saves a workload."""
-
-    NONE = "none"
-    APPLICATION = "application"
-    KUBELET = "kubelet"
-    CEDANA = "cedana"
 
 
 class Capacity(StrEnum):

@@ -4,55 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from math import sqrt
 from statistics import median
 from typing import Any, Final
 
-from sluice.core.lifecycle.options import CheckpointMode, Options
+from sluice.core.checkpoints.driver import Capability, CheckpointMode
+from sluice.core.checkpoints.fit import Bandwidth
+from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import PodSet
 
-MARGIN_MS: Final = 8_000
-"""Kept free before a deadline: messages, the deletion of the Job and clocks need their time."""
-LEAD_MS: Final = 5_000
-"""How long before the last moment a source is saved for the last time: its dump may have grown."""
 GRACE_SECONDS: Final = 30
-FREEZE_MS: Final = 500
 LISTED: Final = 100
-DUMPING: Final = frozenset({CheckpointMode.KUBELET, CheckpointMode.CEDANA})
-"""Drivers that save processes rather than ask the application."""
 TRIES: Final = 2
 """How many runs may fail to start from a checkpoint before it counts as unusable."""
 KEPT: Final = 3
 """Checkpoints of a workload that stay listed, unless it asks for another number."""
-
-
-class CheckpointAction(StrEnum):
-    """What is done for the work on a machine that goes away."""
-
-    DUMP = "dump"
-    SIGNAL = "signal"
-    LET_GO = "let go"
-
-
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """What saving processes costs on a kind of machine: bytes per second, and factors of the bytes.
-
-    `amplification`: bytes written to disk per byte saved; `uploaded`: the share that travels.
-    The defaults are those of containerd 2.2 on gp3 at 125 MiB/s with 1.25 GB/s to S3.
-    Source: facts, checkpoint-restore §4; replaced by what is observed.
-    """
-
-    disk: float = 131_072_000.0
-    network: float = 1_250_000_000.0
-    amplification: float = 4.0
-    uploaded: float = 1.0
-
-    def needs_ms(self, size: int) -> int:
-        """Milliseconds from the order until the checkpoint is complete in S3."""
-        seconds = self.amplification * size / self.disk + self.uploaded * size / self.network
-        return FREEZE_MS + int(seconds * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,93 +160,11 @@ def observed_bandwidth(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) 
     return Bandwidth(disk=median(rates), network=float("inf"), amplification=1.0, uploaded=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFit:
-    """The decision at T+0 with its numbers; milliseconds and bytes."""
-
-    action: CheckpointAction
-    needs_ms: int
-    has_ms: int
-    size: int
-    sentence: str
-
-    def numbers(self) -> dict[str, Any]:
-        return {"needs_ms": self.needs_ms, "has_ms": self.has_ms, "bytes": self.size}
-
-
-def fit(
-    driver: CheckpointMode, *, size: int, left_ms: int, grace_ms: int, bandwidth: Bandwidth
-) -> CheckpointFit:
-    """Dump, signal or let go, from the bytes to save and the time that is left."""
-    if driver is CheckpointMode.NONE:
-        why = "it keeps no checkpoints: it starts from the beginning"
-        return CheckpointFit(CheckpointAction.LET_GO, 0, max(0, left_ms), size, why)
-    if left_ms <= 0:
-        source = "its last checkpoint" if driver in DUMPING else "what it saved itself"
-        why = f"no time is left: it goes on from {source}, if any"
-        return CheckpointFit(CheckpointAction.LET_GO, 0, 0, size, why)
-    if driver is CheckpointMode.APPLICATION:
-        asked = f"has {_s(left_ms)}, may take {_s(grace_ms)}: signal"
-        return CheckpointFit(CheckpointAction.SIGNAL, min(grace_ms, left_ms), left_ms, size, asked)
-    needs, has = bandwidth.needs_ms(size), max(0, left_ms - MARGIN_MS)
-    action = CheckpointAction.DUMP if needs <= has else CheckpointAction.SIGNAL
-    return CheckpointFit(action, needs, has, size, f"{needs_and_has(needs, has)}: {action}")
-
-
-def fits_twice(fit: CheckpointFit) -> bool:
-    """Whether a dump at once leaves time for another one at the end."""
-    return fit.action is CheckpointAction.DUMP and 2 * fit.needs_ms + LEAD_MS <= fit.has_ms
-
-
-def needs_and_has(needs_ms: int, has_ms: int) -> str:
-    return f"needs {_s(needs_ms)}, has {_s(has_ms)}"
-
-
-def _s(ms: int) -> str:
-    return f"{max(0, ms) / 1000:.0f} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Capability:
-    """What a node can do for drivers; `reason` says why it cannot dump processes."""
-
-    kubelet: bool = False
-    reason: str = "the node has no CRIU"
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    driver: CheckpointMode
-    reason: str
-
-
 def capability(node: Mapping[str, Any]) -> Capability:
     """From a row of the inventory; its `checkpoint` is a label such as `criu-4.2`."""
     program = str(node.get("checkpoint", ""))
     reason = str(node.get("checkpoint_reason") or "") or "the node cannot dump processes"
     return Capability(kubelet=program.startswith("criu"), reason=reason)
-
-
-def select_driver(
-    asked: CheckpointMode, capability: Capability, *, containers: int, gpus: int, gang: str = ""
-) -> Selection:
-    """The driver that can serve, with the reason where it is not the one asked for.
-
-    `gang`: why its pods cannot be saved as one set (core.migrations.gangs); empty if they can.
-
-    Source: facts, checkpoint-restore §3 and §9.
-    """
-    if asked is CheckpointMode.KUBELET:
-        if gpus:
-            return Selection(CheckpointMode.APPLICATION, "processes on GPUs cannot be dumped")
-        if containers > 1:
-            text = f"a pod of {containers} containers cannot be dumped as one"
-            return Selection(CheckpointMode.APPLICATION, text)
-        if gang:
-            return Selection(CheckpointMode.APPLICATION, gang)
-        if not capability.kubelet:
-            return Selection(CheckpointMode.APPLICATION, capability.reason)
-    return Selection(asked, "as asked for")
 
 
 def size_of(kept: Iterable[Checkpoint], pod_sets: Iterable[PodSet], pods: int) -> int:
@@ -307,7 +191,3 @@ def grace_ms(options: Options, pods: Sequence[Mapping[str, Any]]) -> int:
         default=GRACE_SECONDS,
     )
     return int(max(longest, options.checkpoint_grace_seconds) * 1000)
-
-
-def checkpoint_mode(options: Options) -> CheckpointMode:
-    return options.checkpoint_mode

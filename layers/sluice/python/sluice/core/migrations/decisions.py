@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sluice.core.migrations.checkpointing import (
-    FREEZE_MS,
-    LEAD_MS,
-    Checkpoint,
-    CheckpointAction,
-    needs_and_has,
-)
+from sluice.core.checkpoints.fit import FREEZE_MS, LEAD_MS, CheckpointAction, needs_and_has
+from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.interruption import STAYS
 from sluice.core.migrations.lasting_failures import lasting_cause
 from sluice.core.migrations.migration import (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import WorkKept
+from sluice.core.checkpoints.drivers import driver_of
+from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.run import RunEnd
-from sluice.core.migrations.checkpointing import CheckpointAction, checkpoint_mode
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration
 
@@ -47,9 +48,9 @@ def run_entry(migration: Migration, workload: Workload, good_at: int) -> RunEnd:
     told_to_go = migration.action is CheckpointAction.SIGNAL and not (
         good_at or migration.checkpoint
     )
-    if checkpoint_mode(workload.options) is not CheckpointMode.APPLICATION and told_to_go:
+    if driver_of(workload.options).keeps is not WorkKept.BY_APPLICATION and told_to_go:
         self_saved = True
-    elif checkpoint_mode(workload.options) is not CheckpointMode.APPLICATION:
+    elif driver_of(workload.options).keeps is not WorkKept.BY_APPLICATION:
         # A restore from an older generation's checkpoint loses no more than this run did.
         began = workload.started_at or stopped
         lost_ms = max(0, stopped - max(began, good_at))

@@ -76,11 +76,6 @@ def most_on_one_node(pods: Sequence[Document]) -> int:
     return max(Counter(pod["spec"].get("nodeName", "") for pod in pods).values(), default=1)
 
 
-def is_set(source: str) -> bool:
-    """Whether a run that starts from there needs another archive for each of its members."""
-    return source.startswith("s3://") and source.endswith("/")
-
-
 def address(archives: Iterable[str]) -> str:
     """The folder of one order, in which all of these archives lie; empty if they do not.
 

@@ -16,15 +16,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.fit import MARGIN_MS, CheckpointAction
 from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations import gangs
-from sluice.core.migrations.checkpointing import (
-    MARGIN_MS,
-    Checkpoint,
-    CheckpointAction,
-    Part,
-)
+from sluice.core.migrations.checkpointing import Checkpoint, Part
 from sluice.core.migrations.interruption import NoticeKind
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from sluice.core.checkpoints.driver import WorkKept
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations.downtime import downtime_ms
 from sluice.core.migrations.interruption import LOSSES, NoticeKind
@@ -107,7 +108,7 @@ def _source(m: Migration) -> str:
     """What the next generation starts from, in words."""
     if m.checkpoint:
         return m.checkpoint
-    alone = m.driver is CheckpointMode.NONE
+    alone = DRIVERS[m.driver].keeps is WorkKept.NOTHING
     return "the beginning" if alone else "what it saved itself, if any"
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from sluice.core.checkpoints.drivers import driver_of
+from sluice.core.checkpoints.fit import MARGIN_MS, Bandwidth
 from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations import checkpointing, gangs
-from sluice.core.migrations.checkpointing import DUMPING, MARGIN_MS, Bandwidth
 from sluice.core.migrations.interruption import NOTICE_MS
 from sluice.core.migrations.losses import Loss, mean_between_ms
 from sluice.core.migrations.migration import PodCheckpoint
@@ -67,7 +68,7 @@ class Observed:
 
 def can_be_ordered(options: Options) -> bool:
     """Whether anybody but the application itself can have it saved."""
-    return bool(options.checkpoint_signal) or checkpointing.checkpoint_mode(options) in DUMPING
+    return bool(options.checkpoint_signal) or driver_of(options).dumps
 
 
 def rhythm(
@@ -102,7 +103,7 @@ def cost_ms(workload: Workload, pods: Sequence[Mapping[str, Any]]) -> int:
     took = [done.took_ms for pod in pods if isinstance(done := ordered_result(pod), PodCheckpoint)]
     if any(took):
         return max(took)
-    if checkpointing.checkpoint_mode(workload.options) in DUMPING:
+    if driver_of(workload.options).dumps:
         together = gangs.most_on_one_node(pods)
         return Bandwidth().needs_ms(checkpointing.size_of([], workload.pod_sets, together))
     return checkpointing.grace_ms(workload.options, pods)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.lifecycle.job_status import GENERATION_LABEL as GENERATION
 from sluice.core.lifecycle.job_status import WORKLOAD_LABEL as WORKLOAD
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.migrations.gangs import part_of
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration, PodCheckpoint
@@ -26,8 +26,6 @@ DONE: Final = "sluice.dev/checkpoint-done"
 `{order, uri, image, bytes, sha256, seconds, at, held}`.
 """
 DRIVER: Final = "sluice.dev/checkpoint-driver"
-CEDANA: Final = "cedana://"
-"""How the address of what Cedana keeps begins."""
 DESTINATION: Final = "sluice.dev/checkpoint-to"
 """Below which address (`s3://BUCKET/PREFIX/`) the pod's checkpoints are stored."""
 SIGNAL: Final = "sluice.dev/checkpoint-signal"
@@ -102,13 +100,13 @@ def _not_its_own(pod: Mapping[str, Any], uri: str, image: str) -> str:
     marks, labels = annotations_of(pod), pod["metadata"].get("labels") or {}
     if DESTINATION not in marks:
         return ""
-    kept_elsewhere = marks.get(DRIVER) == CheckpointMode.CEDANA
-    below = CEDANA if kept_elsewhere else marks[DESTINATION]
+    scheme = next((d.scheme for d in DRIVERS.values() if d.mode == marks.get(DRIVER)), "")
+    below = scheme or marks[DESTINATION]
     if uri and not (uri.startswith(below) and ".." not in uri):
         return f"{uri:.200} is not below {below}"
     tag = image.rpartition("/")[2].partition(":")[2]
     run = f"{labels.get(WORKLOAD, '')}-{labels.get(GENERATION, '')}-"
-    if image and (kept_elsewhere or "@" in image or not tag.startswith(run)):
+    if image and (scheme or "@" in image or not tag.startswith(run)):
         return f"the image {image:.200} is not tagged {run}…"
     return ""
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.run import RunEnd
-from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, checkpoint_mode, newest
+from sluice.core.migrations.checkpointing import Checkpoint, newest
 from sluice.core.migrations.pod_annotations import RESTORE_FROM, annotations_of
 from sluice.core.values.reasons import Reason
 
@@ -31,8 +32,13 @@ _STARTED: Final = "StartError"
 
 def awaits_restore(workload: Workload) -> bool:
     """Whether its run starts from dumped processes, and has not started yet."""
-    dumped = checkpoint_mode(workload.options) in DUMPING
+    dumped = driver_of(workload.options).dumps
     return dumped and bool(workload.restore_from) and not workload.started_at
+
+
+def waits_at_gate(workload: Workload) -> bool:
+    """Whether no pod of its Job is scheduled before it is known what it is restored from."""
+    return driver_of(workload.options).restore_needs(workload.restore_from).gated
 
 
 def why_not_restored(workload: Workload, job: Document, pods: Sequence[Document]) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle.record import COMES_BACK, State, Workload
 from sluice.core.lifecycle.run import NO_END, RunEnd
-from sluice.core.migrations.checkpointing import DUMPING, Checkpoint, checkpoint_mode
+from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.migration import PodCheckpoint
 
 
@@ -22,7 +23,7 @@ def may_be_saved(workload: Workload) -> bool:
         and workload.intent is not None
         and workload.intent.kind in COMES_BACK
         and bool(workload.started_at)
-        and checkpoint_mode(workload.options) in DUMPING
+        and driver_of(workload.options).dumps
     )
 
 

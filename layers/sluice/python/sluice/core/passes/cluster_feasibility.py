@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluice.core.clusters.fleet import choose_cluster, needs_cedana, reasons
+from sluice.core.checkpoints.drivers import needed_service
+from sluice.core.clusters.fleet import choose_cluster, reasons
 from sluice.core.clusters.placement import Health
 from sluice.core.config.model import Gate, PodSetAssignment
 from sluice.core.passes.placement_preferences import allowed_clusters
@@ -78,7 +79,7 @@ def _taken(workload: Workload, flavor: str, sites: Sequence[Site], now: int) -> 
         flavor in site.flavors
         and site.health is Health.READY
         and (allowed is None or site.name in allowed)
-        and (site.cedana or not needs_cedana(workload))
+        and needed_service(workload.options) in (None, *site.services)
         for site in sites
     )
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sluice.core.checkpoints.drivers import driver_of, needed_service
 from sluice.core.config import tenants
 from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.lifecycle import completion, dependencies, pending_policy
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
@@ -32,7 +32,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.admitting.pending_caps import PendingCaps
-from sluice.usecases.configuration import clusters_with_cedana, configured
+from sluice.usecases.configuration import clusters_with_service, configured
 
 DEFAULT_PRIORITY_CLASS = "default"
 
@@ -267,12 +267,9 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
         ), None
-    cedana = found.options.checkpoint_mode is CheckpointMode.CEDANA
-    if cedana and not clusters_with_cedana(snapshot):
-        message = (
-            "no Cluster has Cedana configured: use kubelet or application, or ask an administrator"
-            " for spec.cedana {url, clusterId, tokenSecret} of a Cluster"
-        )
+    needed = needed_service(found.options)
+    if needed and not clusters_with_service(snapshot, needed):
+        message = driver_of(found.options).without_service
         return rejected(
             found, Reason.SCHEMA_INVALID, [{"field": "spec.checkpoint.mode", "message": message}]
         ), None

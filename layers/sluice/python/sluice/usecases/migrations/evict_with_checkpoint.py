@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluice.core.checkpoints.fit import MARGIN_MS
 from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.migrations import at_risk, migration, migration_timeline, victim_checkpoint
 from sluice.core.migrations.at_risk import AtRisk
-from sluice.core.migrations.checkpointing import MARGIN_MS
 from sluice.core.migrations.decisions import SourceStep
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration

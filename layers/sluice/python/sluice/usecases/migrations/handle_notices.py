@@ -18,6 +18,7 @@ from sluice.core.migrations.interruption import (
 )
 from sluice.errors import SluiceError
 from sluice.usecases.migrations.interrupt import Interrupt, NoticeOutcome
+from sluice.usecases.migrations.machines_at_risk import MachineAtRisk
 
 BESIDE: Final = 4
 """Machines handled at once by one Lambda; each asks a cluster some ten times."""
@@ -42,28 +43,40 @@ class HandleNotices:
 
         `of_agents`: the ids of messages that node agents sent.
         """
+        seen = self.look(bodies)
 
         def handle(key: str) -> list[NoticeOutcome]:
-            envelope, of_agent = json.loads(bodies[key]), key in of_agents
-            return self.interrupt(envelope, account=account, region=region, of_agent=of_agent)
+            return self.interrupt(
+                json.loads(bodies[key]),
+                account=account,
+                region=region,
+                of_agent=key in of_agents,
+                seen=seen.get(key),
+            )
 
-        return {key: self.pool.submit(handle, key) for key in self.dearest_first(bodies)}
+        order = sorted(bodies, key=lambda key: worth(seen.get(key, {})), reverse=True)
+        return {key: self.pool.submit(handle, key) for key in order}
 
-    def dearest_first(self, bodies: Mapping[str, str]) -> list[str]:
-        """Ids of messages; only warnings are worth looking for what they endanger."""
+    def look(self, bodies: Mapping[str, str]) -> dict[str, dict[str, MachineAtRisk]]:
+        """By message: the machines that it warns of. Of a single warning nothing is compared."""
         warnings = {key: found for key, body in bodies.items() if (found := _warnings(body))}
         if len(warnings) == 1:
-            return list(bodies)
-        worth = dict(zip(warnings, self.pool.map(self.worth, warnings.values()), strict=True))
-        return sorted(bodies, key=lambda key: worth.get(key, _NOTHING), reverse=True)
+            return {}
+        return dict(zip(warnings, self.pool.map(self.machines, warnings.values()), strict=True))
 
-    def worth(self, notices: Iterable[Notice]) -> Worth:
-        """Of the dearest workload on these machines; handling tells what hides it."""
+    def machines(self, notices: Iterable[Notice]) -> dict[str, MachineAtRisk]:
+        """By instance; a machine that cannot be looked at is looked at again when handled."""
         try:
-            found = [each for notice in notices for each in self.interrupt.doomed(notice)]
+            found = {notice.instance: self.interrupt.machines.look(notice) for notice in notices}
         except SluiceError:
-            return _NOTHING
-        return max((each.value for each in found), default=_NOTHING)
+            return {}
+        return {instance: machine for instance, machine in found.items() if machine}
+
+
+def worth(machines: Mapping[str, MachineAtRisk]) -> Worth:
+    """Of the dearest workload on these machines."""
+    every = (each.value for machine in machines.values() for each in machine.at_risk)
+    return max(every, default=_NOTHING)
 
 
 def _warnings(body: str) -> list[Notice]:

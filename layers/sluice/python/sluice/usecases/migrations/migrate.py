@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.core.accounting import recovery
+from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.clusters.fallback import INTERRUPTIONS
-from sluice.core.intake.replacement import NAMESPACE, PLACEHOLDER, ready
-from sluice.core.lifecycle import job_status
+from sluice.core.intake.replacement import ready
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import (
     Change,
     Intent,
@@ -20,13 +19,9 @@ from sluice.core.lifecycle.record import (
     State,
     Workload,
     after,
-    is_migrating,
 )
 from sluice.core.lifecycle.run import NO_END
-from sluice.core.lifecycle.runs import queued_at
 from sluice.core.migrations import (
-    cedana,
-    checkpointing,
     decisions,
     downtime,
     gangs,
@@ -35,7 +30,7 @@ from sluice.core.migrations import (
     restoring,
     victim_checkpoint,
 )
-from sluice.core.migrations.checkpointing import Checkpoint, CheckpointAction
+from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.decisions import SourceStep, SourceView
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration, PodCheckpoint, migration_id
@@ -45,13 +40,10 @@ from sluice.core.migrations.pod_annotations import (
     MIGRATE,
     ORDER,
     annotations_of,
-    checkpoint_result,
     order_of,
-    result_at,
     result_of_order,
 )
 from sluice.core.values.reasons import Reason
-from sluice.errors import SluiceError
 from sluice.ports import (
     Archives,
     Clock,
@@ -62,16 +54,14 @@ from sluice.ports import (
     Timeline,
     Workloads,
 )
+from sluice.usecases.migrations import pod_writer
+from sluice.usecases.migrations.checkpoint_catalog import CheckpointCatalog
 from sluice.usecases.migrations.migration_steps import record_step
+from sluice.usecases.migrations.placeholders import list_placeholders
 from sluice.usecases.migrations.stop_run import pods_of, stop
 
-MOST_PIECES = 512
-"""Archives in the catalogue of one workload, some 300 bytes each, of the 400 kB of an item."""
 DUMPED_GRACE_SECONDS = 1
 """What is left of a process after its dump is lost anyway, so it is ended at once."""
-
-REQUEUED_MS = 60_000
-"""How long a machine is kept for who left spot, and has not got the quota that it saw free."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +74,15 @@ class Migrate:
     timeline: Timeline
     nodes: Nodes
     clock: Clock
+
+    @property
+    def catalog(self) -> CheckpointCatalog:
+        return CheckpointCatalog(
+            workloads=self.workloads,
+            migrations=self.migrations,
+            archives=self.archives,
+            nodes=self.nodes,
+        )
 
     def __call__(
         self, cluster: Cluster, moving: Iterable[Workload], leaving: Collection[str] = ()
@@ -151,7 +150,7 @@ class Migrate:
         """
         now, until = self.clock.now(), 0
         if restoring.unusable(workload):
-            self.note_failure(workload)
+            self.catalog.note_failed_restore(workload)
         kept = self.migrations.checkpoints(workload.id)
         last = restoring.next_source(workload, kept, gangs.members(workload))
         end = NO_END
@@ -188,12 +187,6 @@ class Migrate:
             self.advance(workload, migration.restoring(record, source, now))
         return moved
 
-    def note_failure(self, workload: Workload) -> None:
-        """Before the successor's source is chosen: a crash between repeats it."""
-        why = workload.intent.message if workload.intent else ""
-        source, generation = workload.restore_from, workload.generation
-        self.migrations.fail(workload.id, source, generation, why)
-
     def tell_next(self, workload: Workload, source: str, now: int) -> None:
         why = workload.intent.message if workload.intent else ""
         if source == workload.restore_from:
@@ -215,8 +208,8 @@ class Migrate:
         if record.stage is not migration.Stage.DUMPED:
             return None
         at = record.dumped_at or record.first_at
-        made = self.made(workload, record.saved.values(), record.driver, at)
-        return made if made is not None and self.keep(workload, made) else None
+        made = self.catalog.describe(workload, record.saved.values(), record.driver, at)
+        return made if made is not None and self.catalog.enter(workload, made) else None
 
     def keep_early(self, workload: Workload, step: migration.MigrationStep) -> None:
         """Enter a dump in the catalogue before it is recorded: a crash between repeats it.
@@ -229,108 +222,10 @@ class Migrate:
         if not saved:
             return
         at = step.set.get("dumped_at") or step.set["first_at"]
-        made = self.made(workload, saved.values(), step.before.driver, at)
-        if made is not None and self.keep(workload, made) and yields:
+        made = self.catalog.describe(workload, saved.values(), step.before.driver, at)
+        if made is not None and self.catalog.enter(workload, made) and yields:
             end = victim_checkpoint.run_entry(saved.values(), made)
             self.workloads.apply([lifecycle.note_run_end(workload, end)])
-
-    def made(
-        self,
-        workload: Workload,
-        saved: Iterable[PodCheckpoint],
-        driver: CheckpointMode,
-        otherwise_at: int = 0,
-    ) -> Checkpoint | None:
-        """With the CPUs on which it can go on."""
-        cpus = {row["node"]: row.get("cpu", "") for row in self.nodes.of(workload.cluster)}
-        return migration.whole_checkpoint(workload, saved, driver, cpus, otherwise_at)
-
-    def cpu_of_source(self, workload: Workload) -> str:
-        """On which machines a run can start from its checkpoint; empty: on any.
-
-        The members of a gang are told one by one (usecases.migrations.restore_gang_members).
-        """
-        dumped = checkpointing.checkpoint_mode(workload.options) in checkpointing.DUMPING
-        if not (workload.restore_from and dumped):
-            return ""
-        kept = self.migrations.checkpoints(workload.id)
-        return next((each.cpu for each in kept if each.source == workload.restore_from), "")
-
-    def keep(self, workload: Workload, made: Checkpoint) -> bool:
-        """Whether the catalogue names it now: only then is it there as a whole."""
-        self.migrations.keep(
-            made, retain=retain(workload, len(made.pieces)), pinned=workload.restore_from
-        )
-        self.clear(workload.id)
-        if made.uri not in {each.uri for each in self.migrations.checkpoints(workload.id)}:
-            return False
-        if made.at > workload.checkpoint_at:  # else one that was overtaken by a move's own
-            self.workloads.apply([lifecycle.saved(workload, made.at, made.source)])
-        return True
-
-    def clear(self, workload_id: str) -> None:
-        """Remove the archives of what has left the catalogue; what fails is tried again later."""
-        removed = []
-        for checkpoint in self.migrations.dropped(workload_id):
-            try:
-                self.archives.remove(checkpoint)
-            except SluiceError:
-                continue
-            removed.append(checkpoint)
-        if removed:
-            self.migrations.forget(workload_id, removed)
-
-    def finished(self, workload: Workload) -> None:
-        """Nothing will be restored any more; what failed keeps its checkpoints for its owner."""
-        if checkpointing.checkpoint_mode(workload.options) not in checkpointing.DUMPING:
-            return
-        current = self.workloads.get(workload.id)
-        if current is not None and current.state is State.FINISHED:  # else the mark lost its race
-            self.migrations.drop(workload.id)
-            self.clear(workload.id)
-
-    def saved(self, workload: Workload, pod: Document, pods: Sequence[Document]) -> None:
-        """What became of an order without a move: the catalogue remembers a checkpoint.
-
-        `pods` are all of its generation: that of a gang is one when the last of them has answered.
-        """
-        found = checkpoint_result(pod)
-        if found is None:
-            return
-        order, done = found
-        if not isinstance(done, PodCheckpoint) or not done.uri:
-            self.tell(workload, pod, done)
-            return
-        answers = [
-            each for one in pods if job_status.running_pod(one) and (each := checkpoint_result(one))
-        ]
-        parts = [
-            one for to, one in answers if to == order and isinstance(one, PodCheckpoint) and one.uri
-        ]
-        driver = checkpointing.checkpoint_mode(workload.options)
-        made = self.made(workload, parts, driver)
-        if made is not None and self.keep(workload, made):
-            detail = {"uri": made.uri, "bytes": made.size}
-            self.timeline.append(
-                [
-                    Happening(
-                        workload,
-                        made.at,
-                        "CheckpointCompleted",
-                        migration_timeline.checkpoint_summary(parts),
-                        detail,
-                    )
-                ]
-            )
-
-    def tell(self, workload: Workload, pod: Document, done: PodCheckpoint | str) -> None:
-        """The word of an order that left no archive; of the same time whoever tells it again."""
-        if at := result_at(pod):
-            failed = isinstance(done, str)
-            what = "CheckpointFailed" if failed else "CheckpointSignalled"
-            of = f"{pod['metadata']['name']}: " if gangs.members(workload) > 1 else ""
-            message = f"{of}{done}" if failed else "the application was told to save itself"
-            self.timeline.append([Happening(workload, at, what, message)])
 
     def resumed(self, workload: Workload, at: int) -> None:
         """The generation after a move runs: the account of the move is closed.
@@ -357,19 +252,6 @@ class Migrate:
             record = self.advance(workload, migration.running(record, at, told))
         self.timeline.append(list(migration_timeline.timeline_events(record, workload)))
 
-    def tidy(self, cluster: Cluster) -> None:
-        """Remove placeholders whose workload will not use them, such as one that was cancelled."""
-        placeholders, _ = cluster.list("Pod", selector=PLACEHOLDER)
-        owners = {pod["metadata"]["labels"][PLACEHOLDER] for pod in placeholders}
-        known = {w.id: w for w in self.workloads.get_many(owners)} if owners else {}
-        for pod in placeholders:
-            workload = known.get(pod["metadata"]["labels"][PLACEHOLDER])
-            if workload is None or not (
-                will_use_placeholder(workload, self.clock.now())
-                or (waits_at_gate(workload) and not has_started(workload))
-            ):
-                remove(cluster, pod)
-
     def advance(self, workload: Workload, step: migration.MigrationStep) -> Migration:
         return record_step(self.migrations, self.timeline, workload, step)
 
@@ -382,78 +264,29 @@ def good_at(source: str, kept: Sequence[Checkpoint]) -> int:
 def look(cluster: Cluster, workload: Workload, pods: Sequence[Document], order: str) -> SourceView:
     """What the cluster shows of a move; an answer to another order is no part of this dump."""
     answers = {pod["metadata"]["name"]: result_of_order(order, pod) for pod in pods}
-    selector = f"{PLACEHOLDER}={workload.id}"
-    placeholders, _ = cluster.list("Pod", selector=selector)
     return SourceView(
         saved={name: each for name, each in answers.items() if isinstance(each, PodCheckpoint)},
         failed={name: each for name, each in answers.items() if isinstance(each, str)},
-        replacement_ready=ready(placeholders),
+        replacement_ready=ready(list_placeholders(cluster, workload)),
         pods=frozenset(answers),
         still_running=bool(pods),
     )
 
 
 def demand(cluster: Cluster, pods: Iterable[Document], record: Migration) -> None:
-    """Every pod bears the order that the record names, whoever should have told it."""
-    marks = {LEAVING: str(record.deadline), ORDER: order_of(record)}
+    """Every pod of the migration bears the order that its record names."""
+    annotations = {LEAVING: str(record.deadline), ORDER: order_of(record)}
     for pod in pods:
-        at = pod["metadata"]
-        if at["name"] in record.pods and annotations_of(pod).get(ORDER) != marks[ORDER]:
-            change = {"metadata": {"uid": at["uid"], "annotations": marks}}
-            cluster.patch("Pod", at["namespace"], at["name"], change)
+        named = pod["metadata"]["name"] in record.pods
+        if named and annotations_of(pod).get(ORDER) != annotations[ORDER]:
+            pod_writer.annotate(cluster, pod, annotations)
 
 
 def recall(cluster: Cluster, pods: Iterable[Document]) -> None:
-    """Members that stand still since their dump work on: without the others' it is worth nothing.
+    """Members that are held since their dump run on: without the others' it is worth nothing.
 
-    Without its order a pod's node lets it go.
+    The node lets a pod without its order go.
     """
     for pod in pods:
-        at = pod["metadata"]
         if annotations_of(pod).get(ORDER, "").startswith((MIGRATE, EVICT)):
-            change = {"metadata": {"uid": at["uid"], "annotations": {ORDER: None}}}
-            cluster.patch("Pod", at["namespace"], at["name"], change)
-
-
-def make_room(cluster: Cluster, workload: Workload) -> None:
-    """Placeholders leave just before the pods for which they ordered the node."""
-    placeholders, _ = cluster.list("Pod", selector=f"{PLACEHOLDER}={workload.id}")
-    for pod in placeholders:
-        remove(cluster, pod)
-
-
-def remove(cluster: Cluster, pod: Document) -> None:
-    at = pod["metadata"]
-    cluster.delete("Pod", NAMESPACE, at["name"], uid=at["uid"], grace_seconds=0)
-
-
-def will_use_placeholder(workload: Workload, now: int) -> bool:
-    """It moves, or has its place already; or it left spot just now, and its quota is near."""
-    if is_migrating(workload) or workload.state is State.ADMITTED:
-        return True
-    if workload.steady and workload.state is State.RECLAIMING:
-        return workload.gone
-    queued = workload.steady and workload.state is State.PENDING and was_moved(workload)
-    return queued and now - queued_at(workload) < REQUEUED_MS
-
-
-def was_moved(workload: Workload) -> bool:
-    """Whether the present generation continues one that moved, or left spot instead."""
-    return bool(workload.runs) and recovery.has_moved(workload.runs[-1])
-
-
-def waits_at_gate(workload: Workload) -> bool:
-    """Whether no pod of its Job is scheduled before it is known what it is restored from."""
-    source = workload.restore_from
-    return gangs.is_set(source) or cedana.is_kept(source)
-
-
-def has_started(workload: Workload) -> bool:
-    return workload.state is not State.DISPATCHED or bool(workload.started_at)
-
-
-def retain(workload: Workload, pieces: int = 1) -> int:
-    """How many checkpoints stay listed; fewer of large sets, for which an entry has no room."""
-    policy = workload.options.checkpoint
-    asked = (policy.retain if policy else None) or checkpointing.KEPT
-    return min(asked, max(1, MOST_PIECES // pieces))
+            pod_writer.annotate(cluster, pod, {ORDER: None})

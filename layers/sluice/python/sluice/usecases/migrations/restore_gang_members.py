@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sluice.core.checkpoints.driver import is_set
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.core.migrations import gangs
@@ -17,7 +18,8 @@ from sluice.core.migrations.cpu_compatibility import node_labels
 from sluice.core.migrations.pod_annotations import RESTORE_DIGEST, RESTORE_FROM
 from sluice.core.values.reasons import Reason
 from sluice.ports import Cluster, Document, Migrations, Workloads
-from sluice.usecases.migrations.migrate import make_room
+from sluice.usecases.migrations import pod_writer
+from sluice.usecases.migrations.placeholders import remove_placeholders
 from sluice.usecases.migrations.stop_run import pods_of
 
 
@@ -41,16 +43,14 @@ class RestoreGangMembers:
             unusable = Intent(IntentKind.MIGRATE, Reason.CHECKPOINT_UNUSABLE, why)
             self.workloads.apply([lifecycle.reclaim(workload, unusable)])
             return
-        make_room(cluster, workload)
+        remove_placeholders(cluster, workload)
         parts = {part.name: part for part in found.parts}
         for pod in waiting:
-            at = pod["metadata"]
-            part = parts[gangs.part_of(pod)]
-            cluster.patch("Pod", at["namespace"], at["name"], released(pod, part))
+            pod_writer.patch(cluster, pod, released(pod, parts[gangs.part_of(pod)]))
 
 
 def restores_set(workload: Workload) -> bool:
-    return workload.state is State.DISPATCHED and gangs.is_set(workload.restore_from)
+    return workload.state is State.DISPATCHED and is_set(workload.restore_from)
 
 
 def names_all(found: Checkpoint, pods: Iterable[Document]) -> bool:

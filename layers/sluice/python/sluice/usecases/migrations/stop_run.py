@@ -10,6 +10,7 @@ from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.migrations.restoring import awaits_restore, why_not_restored
 from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document
+from sluice.usecases.migrations import pod_writer
 
 LEFT_BEHIND_MS = 3_000
 """How long after its end a node may take to remove a deleted pod; meanwhile its log is read."""
@@ -47,7 +48,7 @@ def stop(
     left = [pod for pod in pods if job_status.running_pod(pod)]
     for pod in pods:
         if 0 < job_status.ended_when_deleted(pod) <= now - LEFT_BEHIND_MS:
-            remove(cluster, pod, grace_seconds=0)
+            pod_writer.delete(cluster, pod, grace_seconds=0)
     if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)
     end_bare(cluster, left)
@@ -69,20 +70,14 @@ def hurry(cluster: Cluster, pods: Iterable[Document], grace_seconds: int) -> Non
     for pod in pods:
         given = pod["metadata"].get("deletionGracePeriodSeconds", grace_seconds + 1)
         if given > grace_seconds:
-            remove(cluster, pod, grace_seconds=max(1, grace_seconds))
+            pod_writer.delete(cluster, pod, grace_seconds=max(1, grace_seconds))
 
 
 def end_bare(cluster: Cluster, pods: Iterable[Document]) -> None:
     """Pods that no Job takes with it."""
     for pod in pods:
-        at = pod["metadata"]
-        if job_status.bare(pod) and not at.get("deletionTimestamp"):
-            cluster.delete("Pod", at["namespace"], at["name"], uid=at["uid"])
-
-
-def remove(cluster: Cluster, pod: Document, *, grace_seconds: int) -> None:
-    at = pod["metadata"]
-    cluster.delete("Pod", at["namespace"], at["name"], uid=at["uid"], grace_seconds=grace_seconds)
+        if job_status.bare(pod) and not pod["metadata"].get("deletionTimestamp"):
+            pod_writer.delete(cluster, pod)
 
 
 def pods_of(cluster: Cluster, workload: Workload) -> list[Document]:

@@ -7,6 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from sluice.core.accounting.recovery import was_migrated
+from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.job_assessment import LATE_DISPATCH_MS
 from sluice.core.clusters.quarantine import avoiding
 from sluice.core.config.model import ResourceFlavor
@@ -25,11 +28,11 @@ from sluice.core.lifecycle.record import (
     after,
     is_migrating,
 )
-from sluice.core.migrations import cedana
+from sluice.core.migrations.restoring import waits_at_gate
 from sluice.core.values.reasons import Reason
 from sluice.errors import (
-    CedanaError,
-    CedanaRefused,
+    CheckpointServiceError,
+    CheckpointServiceRefused,
     ClusterError,
     ClusterForbidden,
     NotConfigured,
@@ -38,6 +41,7 @@ from sluice.errors import (
 from sluice.ports import (
     AlreadyExists,
     Catalog,
+    CheckpointReconciler,
     Clock,
     Cluster,
     Clusters,
@@ -50,17 +54,17 @@ from sluice.ports import (
 )
 from sluice.usecases.configuration import configured, market_of
 from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
-from sluice.usecases.migrations.cedana_reconciler import CedanaReconciler
 from sluice.usecases.migrations.evict_with_checkpoint import EvictWithCheckpoint
-from sluice.usecases.migrations.migrate import Migrate, make_room, waits_at_gate, was_moved
+from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.migrations.on_demand_fallback import leaving_spot
+from sluice.usecases.migrations.placeholders import remove_placeholders
 from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers, restores_set
 from sluice.usecases.migrations.stop_run import find
 
 T = TypeVar("T")
 R = TypeVar("R")
 PARALLEL = 8
-REFUSALS = (ClusterForbidden, CedanaRefused, NotConfigured)
+REFUSALS = (ClusterForbidden, CheckpointServiceRefused, NotConfigured)
 PERMANENT = {400, 403, 404, 405, 413, 422}
 NOT_FOUND, NO_SUCH_KIND = 404, "page not found"  # other 404s name a missing namespace
 
@@ -80,7 +84,7 @@ class Act:
     offerings: Offerings
     pools: Pools
     checkpoints: str = ""
-    courier: CedanaReconciler | None = None
+    reconcilers: Mapping[CheckpointMode, CheckpointReconciler] = field(default_factory=dict)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
@@ -121,21 +125,18 @@ class Act:
     def carry_word(
         self, name: str, cluster: Cluster, workloads: Sequence[Workload]
     ) -> list[tuple[Workload, SluiceError]]:
-        """Between pods and Cedana; also of workloads that have left this cluster.
+        """Between pods and the services of drivers; also of workloads that have left this cluster.
 
-        What Cedana does not do is told in the record, and needs no message to come again: `observe`
-        sends one each second for as long as a pod waits.
+        What a service does not do is told in the record, and needs no message to come again:
+        `observe` sends one each second for as long as a pod waits.
         """
-        courier = self.courier
-        entrusted = [w for w in workloads if cedana.is_saved_by_cedana(w)]
-        if courier is None or not entrusted:
-            return []
+        served = [w for w in workloads if driver_of(w.options).mode in self.reconcilers]
 
         def carry(workload: Workload) -> None:
-            courier(name, cluster, workload)
-            self.migrate.clear(workload.id)
+            self.reconcilers[driver_of(workload.options).mode](name, cluster, workload)
+            self.migrate.catalog.remove_dropped(workload.id)
 
-        return [*failures(entrusted, self.each(carry, entrusted))]
+        return [*failures(served, self.each(carry, served))]
 
     def waits_for_dispatch(self, workload: Workload) -> bool:
         """A Job that was claimed just now is left to its claimer, who is about to un-suspend it."""
@@ -158,7 +159,7 @@ class Act:
             if workload.state is State.DISPATCHED:
                 return find(cluster, workload)
             terms = avoiding(bans, now, capacity_types(workload, kinds))
-            cpu = self.migrate.cpu_of_source(workload)
+            cpu = self.migrate.catalog.cpu_of_source(workload)
             run = run_of(workload, flavors, terms, self.checkpoints, cpu)
             return create(cluster, workload, manifests[workload.manifest_key], run)
 
@@ -213,7 +214,7 @@ def hindrances(troubles: Iterable[tuple[Workload, SluiceError]]) -> Iterator[Cha
         told = workload.reason.get("message") == str(error)
         if isinstance(error, REFUSALS) and not told:
             yield lifecycle.hinder(workload, Reason.MISSING_RIGHT, str(error))
-        elif isinstance(error, CedanaError) and not told:
+        elif isinstance(error, CheckpointServiceError) and not told:
             yield lifecycle.hinder(workload, Reason.CLUSTER_UNREACHABLE, str(error))
 
 
@@ -288,8 +289,8 @@ def start(cluster: Cluster, workload: Workload, job: Document) -> None:
     claimed = workload.state is State.DISPATCHED and workload.uid == metadata["uid"]
     if not claimed or not job_status.suspended(job):
         return
-    if was_moved(workload) and not waits_at_gate(workload):
-        make_room(cluster, workload)
+    if was_migrated(workload) and not waits_at_gate(workload):
+        remove_placeholders(cluster, workload)
     # Who has set which of its fields is nearly half of a Job, worked out anew for each write to it
     # until the list is emptied in this way; nobody asks, since a Job is never applied.
     released = {"uid": workload.uid, "managedFields": [{}]}

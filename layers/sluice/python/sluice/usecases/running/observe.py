@@ -27,6 +27,7 @@ from sluice.ports import (
 )
 from sluice.usecases.fleet import beat
 from sluice.usecases.migrations.migrate import Migrate
+from sluice.usecases.migrations.placeholders import Placeholders
 from sluice.usecases.running.archive_logs import RECENT_MS, ArchiveLogs
 from sluice.usecases.running.cluster_events import SELECTOR, ClusterEvents, Event
 from sluice.usecases.running.count_nodes import CountNodes
@@ -140,7 +141,7 @@ class Observe:
         self.resend(name, records, state)
         pods = [pod for pods in state.pods.values() for pod in pods.values()]
         self.update.note_checkpoints(pods, state)
-        self.migrate.tidy(cluster)
+        Placeholders(self.workloads, self.clock).remove_unused(cluster)
         self.count_nodes(name, cluster, state, self.clock.now())
         return state, versions, known.values()
 
@@ -154,7 +155,7 @@ class Observe:
         self.update.assess(cluster, state, records)
         self.resend(name, records, state)
         due = self.order_checkpoints(name, records, state)
-        self.migrate.tidy(cluster)
+        Placeholders(self.workloads, self.clock).remove_unused(cluster)
         self.count_nodes(name, cluster, state, self.clock.now())
         self.logs.start_remaining(cluster, state, self.workloads.get_many)
         return due

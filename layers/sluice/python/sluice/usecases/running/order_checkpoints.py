@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Workload
-from sluice.core.migrations import checkpointing, gangs, periodic
+from sluice.core.migrations import gangs, periodic
 from sluice.core.migrations.interruption import CHECKPOINT_REQUESTED, request_event
 from sluice.core.migrations.periodic import Observed
 from sluice.ports import Clock, Document, Interruptions, Losses, Nodes
@@ -57,7 +58,7 @@ class OrderCheckpoints:
         self, workload: Workload, pods: Sequence[Document], state: ClusterState
     ) -> bool:
         """A gang is dumped only as a whole; an application is told through any pod that runs."""
-        if checkpointing.checkpoint_mode(workload.options) not in checkpointing.DUMPING:
+        if not driver_of(workload.options).dumps:
             return True
         job = state.jobs.get((workload.id, workload.generation))
         running = [pod for pod in pods if job_status.running_pod(pod)]

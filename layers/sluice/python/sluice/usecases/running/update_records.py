@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from sluice.core.accounting.recovery import was_migrated
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.job_assessment import assess_job, assess_missing_job
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Change, State, Workload
 from sluice.core.lifecycle.stuck_pods import warning
-from sluice.core.migrations.cedana import is_saved_by_cedana
 from sluice.core.migrations.pod_annotations import EVICT, FIRST, MIGRATE, checkpoint_result
 from sluice.errors import ClusterError
 from sluice.ports import Clock, Cluster, Commands, Document, Workloads
-from sluice.usecases.migrations.migrate import Migrate, was_moved
+from sluice.usecases.migrations.migrate import Migrate
+from sluice.usecases.migrations.record_checkpoint import RecordCheckpoint
 from sluice.usecases.running.archive_logs import ArchiveLogs
 from sluice.usecases.running.problems import Problems
 
@@ -53,14 +55,14 @@ class UpdateRecords:
         for change in ended:  # before the record: the lease tells the next observer what is left
             self.logs.expect(change.before, change.set["finished_at"])
         for change in changes:  # before the record, which changes once: a crash repeats both
-            if (at := began_at(change)) and was_moved(change.before):
+            if (at := began_at(change)) and was_migrated(change.before):
                 self.migrate.resumed(change.before, at)
         self.workloads.apply(changes)
         for change in ended:
             self.logs.start(cluster, change.before, state)
             if change.set["result"]["succeeded"]:
-                self.migrate.finished(change.before)
-                if is_saved_by_cedana(change.before):  # only `act` may talk to Cedana
+                self.migrate.catalog.drop_all(change.before)
+                if driver_of(change.before.options).service:  # `act` alone may speak to it
                     self.commands.send(change.before.cluster, [change.before.id])
 
     def read_warnings(
@@ -87,7 +89,8 @@ class UpdateRecords:
             self.known_checkpoints.add(key)
             workload = self.workloads.get(owner[0])
             if workload is not None and workload.generation == owner[1]:
-                self.migrate.saved(workload, pod, state.pods_of(*owner))
+                record = RecordCheckpoint(self.migrate.catalog, self.migrate.timeline)
+                record(workload, pod, state.pods_of(*owner))
 
 
 def checkpoint_outside_of_moves(pod: Document) -> tuple[str, str] | None:

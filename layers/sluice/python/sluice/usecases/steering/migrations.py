@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.core.lifecycle.options import CheckpointMode
+from sluice.core.checkpoints.driver import WorkKept
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.migrations import checkpointing
 from sluice.core.migrations.interruption import (
@@ -50,7 +51,7 @@ class MigrationRequests:
     def checkpoint(self, caller: Authority, reference: str) -> Json:
         """Save a running workload, which runs on."""
         workload = self.running(caller, reference)
-        if checkpointing.checkpoint_mode(workload.options) is CheckpointMode.NONE:
+        if driver_of(workload.options).keeps is WorkKept.NOTHING:
             raise ConflictError(
                 f"workload {workload.id} keeps no checkpoints",
                 hint="submit it with `checkpoint: {mode: application}` or `{mode: kubelet}`",

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 import urllib3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sluice.cedana.driver import MODE
+from sluice.cedana.pods import ActionProgress, CedanaAction, place
+from sluice.cedana.service import CedanaApis
+from sluice.cedana.settings import CedanaServiceSettings
 from sluice.core.clusters.cluster_spec import read
 from sluice.core.config.document import Fields
-from sluice.core.migrations.cedana import ActionProgress, CedanaAction
-from sluice.errors import CedanaError, CedanaRefused, NotConfigured
+from sluice.errors import CheckpointServiceError, CheckpointServiceRefused, NotConfigured
 
 if TYPE_CHECKING:
-    from sluice.core.clusters.cluster_spec import CedanaSpec
     from sluice.ports import Catalog, Clock
 
 RUNC_ROOT: Final = "/run/containerd/runc/k8s.io"
@@ -64,7 +66,9 @@ class CedanaService:
     def look(self, action: str) -> CedanaAction:
         found = _json(self._done("GET", f"/v2/checkpoint/status/{action}"))
         if not isinstance(found, dict) or "status" not in found:
-            raise CedanaError(f"Cedana's status of {action} cannot be read: {found!s:.200}")
+            raise CheckpointServiceError(
+                f"Cedana's status of {action} cannot be read: {found!s:.200}"
+            )
         progress = PROGRESS.get(str(found["status"]), ActionProgress.UNDER_WAY)
         return CedanaAction(progress, str(found.get("details") or ""))
 
@@ -80,7 +84,9 @@ class CedanaService:
         ]
         for each in ids:
             if _ID.fullmatch(each) is None:
-                raise CedanaError(f"Cedana names a checkpoint {each:.100}, which is no id")
+                raise CheckpointServiceError(
+                    f"Cedana names a checkpoint {each:.100}, which is no id"
+                )
             status, text = self._call("PATCH", f"/v2/checkpoints/deprecate/{each}")
             if status != NOT_FOUND:
                 self._checked("PATCH", status, text)
@@ -97,7 +103,7 @@ class CedanaService:
             )
         except urllib3.exceptions.HTTPError as error:
             why = type(error).__name__  # its text names objects, another one each time
-            raise CedanaError(f"Cedana at {self.url} does not answer: {why}") from error
+            raise CheckpointServiceError(f"Cedana at {self.url} does not answer: {why}") from error
         return answer.status, answer.data.decode(errors="replace").strip()
 
     def _checked(self, method: str, status: int, text: str) -> str:
@@ -105,8 +111,8 @@ class CedanaService:
             return text
         told = f"{self.url} answers {method} with HTTP {status}: {text:.300}"
         if BAD <= status < BROKEN:
-            raise CedanaRefused(told, lasting=status not in PASSING)
-        raise CedanaError(told)
+            raise CheckpointServiceRefused(told, lasting=status not in PASSING)
+        raise CheckpointServiceError(told)
 
 
 @dataclass
@@ -116,12 +122,14 @@ class CedanaServices:
     catalog: Catalog
     secrets: Callable[[], Any]
     clock: Clock
-    _services: dict[CedanaSpec, CedanaService] = field(default_factory=dict)
+    _services: dict[CedanaServiceSettings, CedanaService] = field(default_factory=dict)
     _tokens: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def of(self, cluster: str) -> CedanaService:
-        spec = read(Fields(self.catalog.snapshot().of("Cluster").get(cluster), "", [])).cedana
-        if spec is None:
+        spec = read(
+            Fields(self.catalog.snapshot().of("Cluster").get(cluster), "", [])
+        ).services.get(MODE)
+        if not isinstance(spec, CedanaServiceSettings):
             raise NotConfigured(
                 f"Cluster {cluster} has no spec.cedana, and a workload there needs it"
             )
@@ -143,7 +151,9 @@ class CedanaServices:
             try:
                 token = str(self._client.get_secret_value(SecretId=secret)["SecretString"]).strip()
             except (ClientError, BotoCoreError) as error:
-                raise CedanaRefused(f"the token of Cedana cannot be read: {error}") from error
+                raise CheckpointServiceRefused(
+                    f"the token of Cedana cannot be read: {error}"
+                ) from error
             self._tokens[secret] = (now, token)
         return token
 
@@ -152,7 +162,7 @@ def _action(text: str) -> str:
     """The id that is the whole answer, in quotes or not."""
     found = text.strip('"')
     if _ID.fullmatch(found) is None:
-        raise CedanaError(f"Cedana answers {text:.200}, which is no id of an action")
+        raise CheckpointServiceError(f"Cedana answers {text:.200}, which is no id of an action")
     return found
 
 
@@ -160,4 +170,10 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise CedanaError(f"Cedana's answer is no JSON: {text:.200}") from error
+        raise CheckpointServiceError(f"Cedana's answer is no JSON: {text:.200}") from error
+
+
+def retire(apis: CedanaApis, uri: str) -> None:
+    """Let Cedana forget a checkpoint by its address."""
+    cluster, action = place(uri)
+    apis.of(cluster).retire(action)

@@ -1,8 +1,8 @@
 """Carry word between pods and Cedana: what is to be saved, and what was restored.
 
-Nobody on a node answers for Cedana, so `act` does, each time it looks at such a workload. Whatever
-is asked is written on the pod first, by a write that holds only if nobody else has written; so
-couriers may look at the same pods at once, and die at any moment.
+No agent answers orders for Cedana, so `act` does whenever it looks at such a workload. A request is
+written on the pod before it is sent, and the write holds only if nobody else has written. So two
+reconcilers may look at the same pods, and one may die at any moment.
 """
 
 from __future__ import annotations
@@ -10,35 +10,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sluice.cedana import pods as cedana
+from sluice.cedana.pods import ActionProgress, Restoring, Saving
+from sluice.cedana.service import CedanaApis
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.record import Intent, IntentKind, Workload
-from sluice.core.migrations import cedana
-from sluice.core.migrations.cedana import ActionProgress, Restoring, Saving
 from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of
+from sluice.core.migrations.service_pods import awaits_service
 from sluice.core.values.reasons import Reason
-from sluice.errors import CedanaRefused
-from sluice.ports import Cedanas, Clock, Cluster, Document, Timeline, Workloads
-from sluice.usecases.migrations.migrate import make_room
-from sluice.usecases.migrations.stop_run import find, remove
+from sluice.errors import CheckpointServiceRefused
+from sluice.ports import Clock, Cluster, Document, Timeline, Workloads
+from sluice.usecases.migrations import pod_writer
+from sluice.usecases.migrations.placeholders import remove_placeholders
+from sluice.usecases.migrations.stop_run import find
 
 AT_ONCE_SECONDS = 1  # never 0: Kubernetes would forget the pod before its node has ended it
 
 
 @dataclass(frozen=True)
 class CedanaReconciler:
-    """Raises CedanaError or ClusterError; the next look goes on from there."""
+    """Raises CheckpointServiceError or ClusterError; the next look goes on from there."""
 
     workloads: Workloads
     timeline: Timeline
     clock: Clock
-    cedanas: Cedanas
+    apis: CedanaApis
 
     def __call__(self, name: str, cluster: Cluster, workload: Workload) -> None:
         pods = self.pods(cluster, workload)
         for pod in pods:
-            if cedana.awaits_answer(pod):
+            if awaits_service(pod):
                 self.save(name, cluster, pod)
         self.restore(name, cluster, workload, pods)
 
@@ -49,11 +52,11 @@ class CedanaReconciler:
 
     def save(self, name: str, cluster: Cluster, pod: Document) -> None:
         """Ask once for each order, as far as possible: a second checkpoint would do no harm."""
-        service, uid = self.cedanas.of(name), pod["metadata"]["uid"]
+        service, uid = self.apis.of(name), pod["metadata"]["uid"]
         asked, known = cedana.saving(pod), ""
         if asked is None:
             asked = Saving(annotations_of(pod)[ORDER], self.clock.now(), service.newest(uid))
-            marked = patched(cluster, pod, cedana.marked(pod, cedana.SAVING, asked))
+            marked = pod_writer.patch(cluster, pod, cedana.marked(pod, cedana.SAVING, asked))
             if marked is None:
                 return
             pod = marked
@@ -62,12 +65,12 @@ class CedanaReconciler:
         if not asked.action:
             ours = known if known != asked.before else ""
             asked = replace(asked, action=ours or service.checkpoint(uid))
-            marked = patched(cluster, pod, cedana.marked(pod, cedana.SAVING, asked))
+            marked = pod_writer.patch(cluster, pod, cedana.marked(pod, cedana.SAVING, asked))
             if marked is None:
                 return
         seen = service.look(asked.action)
         if answer := cedana.answered(asked, name, seen, self.clock.now()):
-            patched(cluster, pod, {"metadata": {"uid": uid, "annotations": {DONE: answer}}})
+            pod_writer.annotate(cluster, pod, {DONE: answer})
 
     def restore(
         self, name: str, cluster: Cluster, workload: Workload, pods: Sequence[Document]
@@ -85,11 +88,11 @@ class CedanaReconciler:
         if asking:
             return
         for stray in cedana.restored(pods, current.generation):
-            remove(cluster, stray, grace_seconds=AT_ONCE_SECONDS)
+            pod_writer.delete(cluster, stray, grace_seconds=AT_ONCE_SECONDS)
         wanted = [pod for pod in stand_ins if cedana.is_current(current, pod)]
         for stand_in in stand_ins:
             if stand_in not in wanted[:1]:
-                patched(cluster, stand_in, cedana.released(stand_in))
+                pod_writer.patch(cluster, stand_in, cedana.released(stand_in))
         for stand_in in wanted[:1]:
             self.ask(name, cluster, current, stand_in)
 
@@ -105,19 +108,21 @@ class CedanaReconciler:
         job = find(cluster, workload) if left else None
         if job is None or job_status.outcome(job) or job["metadata"].get("deletionTimestamp"):
             for pod in left:
-                remove(cluster, pod, grace_seconds=AT_ONCE_SECONDS)
+                pod_writer.delete(cluster, pod, grace_seconds=AT_ONCE_SECONDS)
 
     def ask(self, name: str, cluster: Cluster, workload: Workload, stand_in: Document) -> None:
-        service, source = self.cedanas.of(name), workload.restore_from
+        service, source = self.apis.of(name), workload.restore_from
         asked = Restoring(source, self.clock.now())
-        marked = patched(cluster, stand_in, cedana.marked(stand_in, cedana.RESTORING, asked))
+        marked = pod_writer.patch(
+            cluster, stand_in, cedana.marked(stand_in, cedana.RESTORING, asked)
+        )
         if marked is None:
             return
-        make_room(cluster, workload)
+        remove_placeholders(cluster, workload)
         try:
             action = service.restore(cedana.place(source)[1])
-        except CedanaRefused as error:  # nothing was begun, so nothing was asked
-            patched(cluster, marked, cedana.marked(marked, cedana.RESTORING, Restoring()))
+        except CheckpointServiceRefused as error:  # nothing was begun, so nothing was asked
+            pod_writer.patch(cluster, marked, cedana.marked(marked, cedana.RESTORING, Restoring()))
             if not error.lasting:
                 raise
             self.give_up(workload, str(error))
@@ -133,7 +138,7 @@ class CedanaReconciler:
         uid, before = stand_in["metadata"]["uid"], cedana.restoring(stand_in)
         latest: Document | None = stand_in
         while latest is not None and cedana.restoring(latest) == before:
-            if patched(cluster, latest, cedana.marked(latest, cedana.RESTORING, asked)):
+            if pod_writer.patch(cluster, latest, cedana.marked(latest, cedana.RESTORING, asked)):
                 return
             pods = self.pods(cluster, workload)
             latest = next((pod for pod in pods if pod["metadata"]["uid"] == uid), None)
@@ -163,22 +168,24 @@ class CedanaReconciler:
             if not found:  # also after Cedana's word
                 if cedana.is_current(workload, stand_in):
                     self.give_up(workload, why)
-                patched(cluster, stand_in, cedana.released(stand_in))
+                pod_writer.patch(cluster, stand_in, cedana.released(stand_in))
                 return
         if not asked.found:
             asked = replace(asked, found=found[0]["metadata"]["uid"])
-            marked = patched(cluster, stand_in, cedana.marked(stand_in, cedana.RESTORING, asked))
+            marked = pod_writer.patch(
+                cluster, stand_in, cedana.marked(stand_in, cedana.RESTORING, asked)
+            )
             if marked is None:
                 return
             stand_in = marked
         wanted = cedana.is_current(workload, stand_in)
         for pod in found:
             ours = pod["metadata"]["uid"] == asked.found
-            if ours and patched(cluster, pod, cedana.taken_over(pod, stand_in)) is None:
+            if ours and pod_writer.patch(cluster, pod, cedana.taken_over(pod, stand_in)) is None:
                 continue  # it has vanished
             if not (ours and wanted):
-                remove(cluster, pod, grace_seconds=AT_ONCE_SECONDS)
-        patched(cluster, stand_in, cedana.released(stand_in))
+                pod_writer.delete(cluster, pod, grace_seconds=AT_ONCE_SECONDS)
+        pod_writer.patch(cluster, stand_in, cedana.released(stand_in))
 
     def failure(self, name: str, stand_in: Document, asked: Restoring) -> str:
         """Why no pod will come of it any more; empty while one may."""
@@ -186,7 +193,7 @@ class CedanaReconciler:
             return "an administrator says that nothing was restored"
         if not asked.action:
             return ""
-        seen = self.cedanas.of(name).look(asked.action)
+        seen = self.apis.of(name).look(asked.action)
         return (seen.details or "no details") if seen.progress is ActionProgress.FAILED else ""
 
     def tell_of_waiting(self, workload: Workload, stand_in: Document, asked: Restoring) -> None:
@@ -194,9 +201,3 @@ class CedanaReconciler:
         late = self.clock.now() - asked.at > cedana.TELL_MS
         if late and workload.reason.get("message") != told:
             self.workloads.apply([lifecycle.hinder(workload, Reason.RESTORING_CHECKPOINT, told)])
-
-
-def patched(cluster: Cluster, pod: Document, change: Document) -> Document | None:
-    """The pod after a patch; None if it is gone, or if somebody was faster."""
-    at = pod["metadata"]
-    return cluster.patch("Pod", at["namespace"], at["name"], change)

@@ -15,27 +15,19 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from sluice.cedana.driver import SCHEME
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.options import CheckpointMode
 from sluice.core.lifecycle.record import State, Workload
-from sluice.core.migrations.checkpointing import checkpoint_mode
 from sluice.core.migrations.pod_annotations import (
-    CEDANA,
     DONE,
-    DRIVER,
     LEAVING,
     ORDER,
     annotations_of,
-    ordered_result,
 )
 
 Document = Mapping[str, Any]
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 
-SCHEME: Final = CEDANA
-RUNTIME_CLASS: Final = "cedana"
-"""What the vendor's chart wants of pods with GPUs."""
-GPUS: Final = "nvidia.com/gpu"
 SAVING: Final = "sluice.dev/cedana-checkpoint"
 """On a pod, as JSON: the `Saving` under way or the last one."""
 RESTORING: Final = "sluice.dev/cedana-restore"
@@ -97,29 +89,6 @@ def place(source: str) -> tuple[str, str]:
     """Cluster and action of a checkpoint's address."""
     cluster, _, action = source.removeprefix(SCHEME).partition("/")
     return cluster, action
-
-
-def is_kept(source: str) -> bool:
-    """Whether Cedana has it, so that its pods need stand-ins."""
-    return source.startswith(SCHEME)
-
-
-def is_saved_by_cedana(workload: Workload) -> bool:
-    return checkpoint_mode(workload.options) is CheckpointMode.CEDANA
-
-
-def is_entrusted(pod: Document) -> bool:
-    """Whether somebody has to carry word between the pod and Cedana."""
-    if pod["metadata"].get("deletionTimestamp") or not job_status.running_pod(pod):
-        return False
-    return awaits_answer(pod) or job_status.bare(pod)
-
-
-def awaits_answer(pod: Document) -> bool:
-    """Whether it runs and bears an order for Cedana that nobody has answered."""
-    marks, running = annotations_of(pod), (pod.get("status") or {}).get("phase") == "Running"
-    ordered = bool(marks.get(ORDER)) and marks.get(DRIVER) == CheckpointMode.CEDANA
-    return running and ordered and ordered_result(pod) is None
 
 
 def saving(pod: Document) -> Saving | None:

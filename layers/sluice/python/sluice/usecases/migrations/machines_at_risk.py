@@ -1,0 +1,80 @@
+"""Which machine a notice is about, and whose work is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.core.clusters.inventory import node_row
+from sluice.core.lifecycle import job_status
+from sluice.core.migrations import at_risk
+from sluice.core.migrations.at_risk import AtRisk, most_valuable_first
+from sluice.core.migrations.interruption import LOSSES, Notice
+from sluice.ports import Catalog, Clock, Cluster, Clusters, Document, Migrations, Nodes, Workloads
+from sluice.usecases.migrations.assess_checkpoint import with_gang
+
+
+@dataclass(frozen=True, slots=True)
+class MachineAtRisk:
+    """A machine of ours by cluster and inventory row, and the workloads on it."""
+
+    cluster: str
+    row: Mapping[str, Any]
+    at_risk: tuple[AtRisk, ...]
+
+
+@dataclass(frozen=True)
+class MachinesAtRisk:
+    workloads: Workloads
+    catalog: Catalog
+    clusters: Clusters
+    nodes: Nodes
+    migrations: Migrations
+    clock: Clock
+
+    def look(self, notice: Notice) -> MachineAtRisk | None:
+        """The machine of a notice with the work on it, the dearest first; None: not ours."""
+        found = self.find(notice)
+        if found is None:
+            return None
+        name, row = found
+        return MachineAtRisk(name, row, self.list(self.clusters.cluster(name), row["node"]))
+
+    def find(self, notice: Notice) -> tuple[str, Mapping[str, Any]] | None:
+        """Cluster and inventory row of an instance.
+
+        The inventory may lag behind a new node, so a warning is looked up in the cluster too;
+        state changes come for every instance of the account, and are not.
+        """
+        clusters = list(self.catalog.snapshot().of("Cluster"))
+        for name in clusters:
+            if row := self.nodes.find(name, notice.instance):
+                return name, row
+        if notice.kind in LOSSES:
+            return None
+        for name in clusters:
+            nodes, _ = self.clusters.cluster(name).list("Node")
+            for node in nodes:
+                if (row := node_row(node, self.clock.now())) and row["instance"] == notice.instance:
+                    return name, row
+        return None
+
+    def list(self, cluster: Cluster, node: str) -> tuple[AtRisk, ...]:
+        """The workloads with pods of their present generation on a node, the dearest first."""
+        pods, _ = cluster.list(
+            "Pod", selector=job_status.WORKLOAD_LABEL, field=f"spec.nodeName={node}"
+        )
+        by_owner: dict[tuple[str, int], list[Document]] = {}
+        for pod in pods:
+            if job_status.running_pod(pod) and (owner := job_status.owner(pod)):
+                by_owner.setdefault(owner, []).append(pod)
+        now = self.clock.now()
+        found = []
+        for workload in self.workloads.get_many(owner[0] for owner in by_owner):
+            if here := by_owner.get((workload.id, workload.generation)):
+                kept = self.migrations.checkpoints(workload.id)
+                last = max((each.at for each in kept), default=0)
+                unsaved = at_risk.unsaved_ms(workload, last, now)
+                found.append(with_gang(cluster, AtRisk(workload, tuple(here), unsaved)))
+        return tuple(most_valuable_first(found))
