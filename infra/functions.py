@@ -52,7 +52,7 @@ FUNCTIONS = (
         tables={
             "Workloads": ("PutItem",),
             "Workloads/inbox": ("Query",),
-            "Manifests": ("BatchWriteItem",),
+            "Manifests": ("PutItem",),
             "Catalog": _CATALOG,
             "Timeline": _FAULTS,
         },

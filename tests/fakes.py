@@ -201,7 +201,7 @@ class MemoryManifests:
     objects: dict[str, bytes] = field(default_factory=dict)
 
     def put_many(self, manifests: Mapping[str, Document]) -> None:
-        self.rows |= manifests
+        self.rows = {**manifests, **self.rows}  # what is stored stays as it is
 
     def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
         return {i: self.rows[i] for i in ids if i in self.rows}

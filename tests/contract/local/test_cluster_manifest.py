@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from conftest import Stack
 from kubernetes import client, config
+from sluice.core.intake.rendering import Placement, Run, render
+from sluice.core.lifecycle.options import Options, S3Volume
 
 from infra.cluster_manifest import cluster_manifest
 from local.apply import ApiServer, apply_all
@@ -151,6 +153,7 @@ def await_policies(api: client.ApiClient, foreign_pool: str, own_node: str) -> N
         "Jobs of this namespace": lambda: create(api, JOB, group=masters),
         "pods of this namespace": lambda: create(api, BARE_POD, path=PODS, group=masters),
         "Sluice changes NodePools with": lambda: limited(api, foreign_pool),
+        "Sluice makes and removes volumes": lambda: volume(api, lambda v: v.pop("labels", None)),
         "Sluice cordons the machines": lambda: change(api, node, CORDON, group="sluice:interrupt"),
     }
     for words, asked in awaited.items():
@@ -160,6 +163,21 @@ def await_policies(api: client.ApiClient, foreign_pool: str, own_node: str) -> N
             time.sleep(0.2)
         else:
             pytest.fail(f"the policy that says {words!r} does not take effect")
+
+
+def volume(api: client.ApiClient, edit: Change, *, group: str = "sluice:act") -> str:
+    """What the API server has against a PersistentVolume of Sluice with this change."""
+    name = "w-aaaaaaaaaaaaa-data"
+    run = Run(
+        id="aaaaaaaaaaaaa", name="n", namespace=NAMESPACE, queue=f"{NAMESPACE}/q", generation=1,
+        placements={"main": Placement(1)},
+        options=Options(volumes=(S3Volume("data", "/data", "bucket", "x/"),)),
+    )  # fmt: skip
+    (found, *_) = render(JOB, run)
+    assert found["metadata"]["name"] == name
+    edit(found)
+    edit(found["metadata"])
+    return create(api, found, group=group, path="/api/v1/persistentvolumes")
 
 
 def changed(edit: Change) -> dict[str, Any]:
@@ -302,6 +320,47 @@ def test_act_has_rights_in_tenant_namespaces_only(api: client.ApiClient) -> None
     elsewhere = "/apis/batch/v1/namespaces/default/jobs"
 
     assert 'cannot create resource "jobs"' in create(api, JOB, path=elsewhere)
+
+
+def of_volume(**fields: Any) -> Change:
+    return lambda found: found.get("spec", {}).update(fields) if "spec" in found else None
+
+
+def test_act_makes_volumes_of_its_workloads(api: client.ApiClient) -> None:
+    assert volume(api, lambda _: None) == ""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        of_volume(csi=None, hostPath={"path": "/"}),
+        of_volume(csi={"driver": "ebs.csi.aws.com", "volumeHandle": "w-aaaaaaaaaaaaa-data"}),
+        of_volume(csi={"driver": "s3.csi.aws.com", "volumeHandle": "of-another"}),
+        of_volume(csi=None, nfs={"server": "10.0.0.1", "path": "/"}),
+        of_volume(mountOptions=["endpoint-url https://evil.example"]),
+        of_volume(claimRef={"namespace": NAMESPACE, "name": "of-another"}),
+        lambda found: found.pop("labels", None),
+        lambda found: found.update(name="pvc-of-another") if "name" in found else None,
+    ],
+)
+def test_s3_act_makes_no_other_volume(api: client.ApiClient, edit: Change) -> None:
+    """Finding S3: a hostPath is root on a node, and any handle somebody else's disk."""
+    assert "of Sluice" in volume(api, edit) or "of its workloads" in volume(api, edit)
+
+
+def test_s3_act_removes_no_volume_of_others(api: client.ApiClient) -> None:
+    foreign = {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "foreign"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                 "hostPath": {"path": "/tmp"}},
+    }  # fmt: skip
+    path, masters = "/api/v1/persistentvolumes", ("somebody", "system:masters")
+    ask(api, "POST", path, foreign, "application/json", masters, dry_run=False)
+    try:
+        refused = ask(api, "DELETE", f"{path}/foreign", {}, "application/json", ("x", "sluice:act"))
+        assert "volumes of its workloads only" in refused
+    finally:
+        ask(api, "DELETE", f"{path}/foreign", {}, "application/json", masters, dry_run=False)
 
 
 def test_observe_cannot_create_jobs(api: client.ApiClient) -> None:

@@ -339,3 +339,19 @@ def test_work_that_no_cluster_takes_keeps_that_reason_while_nothing_changes() ->
 
     told = plane.call("GET", f"/workloads/{job}/why", RED)[1]
     assert "cordoned" in told["headline"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/workloads", "since"), ("/workloads", "limit"), ("/workloads/abc/logs", "generation")],
+)
+def test_d5_thousands_of_digits_are_refused(path: str, name: str) -> None:
+    """Finding D5: Python refuses to read them as a number, which was our fault (500)."""
+    plane = ControlPlane()
+
+    for digits in ("9" * 5_000, "0" * 5_000, "9" * 17, "-1", "1e3", "１"):
+        status, _ = plane.call("GET", path, query={name: digits})
+        assert status == 422
+    for digits in ("9" * 5_000, "9" * 17):
+        status, _ = plane.call("GET", f"/passes/all/{digits}")
+        assert 400 <= status < 500

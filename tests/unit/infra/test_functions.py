@@ -89,7 +89,7 @@ def test_submit_may_create_records_count_those_who_wait_and_nothing_else(
     assert table_rights(assembly, "submit") == {
         "Workloads": {"PutItem"},
         "Workloads/inbox": {"Query"},
-        "Manifests": {"BatchWriteItem"},
+        "Manifests": {"PutItem"},
         "Catalog": {"GetItem", "Query"},
         "Timeline": {"BatchWriteItem"},
     }

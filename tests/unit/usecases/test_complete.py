@@ -127,7 +127,7 @@ def test_every_delivery_may_come_twice() -> None:
     first = flow.told()
     flow.deliver()
     flow.plane.clock.pass_ms(1)
-    flow.plane.tokens.put(flow.plane.workloads.rows[job].manifest_key, TOKEN)  # a crash in between
+    flow.plane.tokens.put(flow.plane.workloads.rows[job].task_key, TOKEN)  # a crash in between
     flow.deliver()
 
     assert flow.told() == first

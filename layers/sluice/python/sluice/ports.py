@@ -202,7 +202,7 @@ class Manifests(Protocol):
 
 
 class TaskTokens(Protocol):
-    """Tokens of Step Functions tasks, under the `manifest_key` of what was submitted with them."""
+    """Tokens of Step Functions tasks, under the `task_key` of what was submitted with them."""
 
     def put(self, key: str, token: str) -> None: ...
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice.adapters.attribute_values import from_item, to_item
-from sluice.adapters.dynamodb_batches import put_all
 from sluice.errors import ManifestUnavailable
 from sluice.ports import Document
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 INLINE_BYTES = 300_000  # an item may have 400 KB
 MAX_BYTES = 5_000_000
 BATCH_GET = 25
+PARALLEL = 16
+DIGEST = 64
+SHORT_DIGEST = 16
+"""Of what keys held of a digest until November 2026; such rows are read, and never written."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,31 @@ class DynamoDBManifests:
     s3: S3Client
     table: str
     bucket: str
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def put_many(self, manifests: Mapping[str, Document]) -> None:
-        put_all(self.client, self.table, [self._item(i, doc) for i, doc in manifests.items()])
+        """What is stored already stays as it is: it was counted so."""
+        list(self.pool.map(self._put, manifests.items()))
+
+    def _put(self, manifest: tuple[str, Document]) -> None:
+        with contextlib.suppress(self.client.exceptions.ConditionalCheckFailedException):
+            self.client.put_item(
+                TableName=self.table,
+                Item=self._item(*manifest),  # type: ignore[arg-type]
+                ConditionExpression="attribute_not_exists(id)",
+            )
 
     def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
-        wanted, found = list(dict.fromkeys(ids)), {}
+        """By id; a row of an earlier version is found under its shorter key."""
+        wanted = list(dict.fromkeys(ids))
+        found = self._rows(wanted)
+        older = {_short(each): each for each in wanted if each not in found and _short(each)}
+        for short, document in self._rows(list(older)).items():
+            found[older[short]] = document
+        return found
+
+    def _rows(self, wanted: Sequence[str]) -> dict[str, Document]:
+        found: dict[str, Document] = {}
         for first in range(0, len(wanted), BATCH_GET):
             keys = [to_item({"id": each}) for each in wanted[first : first + BATCH_GET]]
             left = {self.table: {"Keys": keys}}
@@ -50,9 +73,10 @@ class DynamoDBManifests:
         return found
 
     def fetch(self, reference: str, sha256: str) -> bytes:
-        place = urlsplit(reference)
+        # Not urlsplit: a key may hold `?` and `#`, and the one that was allowed is the one to read.
+        bucket, _, key = reference.removeprefix("s3://").partition("/")
         try:
-            answer = self.s3.get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))
+            answer = self.s3.get_object(Bucket=bucket, Key=key)
             body = answer["Body"].read(MAX_BYTES + 1)
         except (BotoCoreError, ClientError) as error:
             raise ManifestUnavailable(f"cannot read {reference}: {error}") from error
@@ -77,3 +101,9 @@ class DynamoDBManifests:
             packed = self.s3.get_object(Bucket=self.bucket, Key=str(row["key"]))["Body"].read()
         document: Document = json.loads(gzip.decompress(packed))
         return document
+
+
+def _short(key: str) -> str:
+    """The key that an earlier version gave the same document; empty if this is one already."""
+    name, _, digest = key.rpartition(".")
+    return f"{name}.{digest[:SHORT_DIGEST]}" if len(digest) == DIGEST else ""

@@ -65,7 +65,7 @@ class EventBridgeBus:
                 "reason": dict(workload.reason),
                 "message": happening.message,
                 **(happening.detail if what in IN_FULL else {}),
-                **({"completion": workload.manifest_key} if ends and workload.task else {}),
+                **({"completion": workload.task_key} if ends and workload.task else {}),
             },
         }
         return {

@@ -257,7 +257,8 @@ def _audit(api: Api, request: FunctionUrlRequest) -> Json:
 
 def _recorded(api: Api, request: FunctionUrlRequest) -> Json:
     version = request.parameters["version"]
-    if not (version.isascii() and version.isdigit()) or int(version) > 2**53:
+    digits = version.isascii() and version.isdigit() and len(version) <= len(str(2**53))
+    if not digits or int(version) > 2**53:
         raise InvalidError(f"{version!r:.40} is no version of a ledger")
     return api.query.recorded(request.caller, request.parameters["root"], int(version))
 

@@ -12,8 +12,7 @@ from sluice.core.config.document import DocumentError, Fields, Flaw
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Amazon ECR, and nothing else, unless the Tenant says otherwise.
-DEFAULT_IMAGES: Final = ("*.dkr.ecr.*.amazonaws.com/*",)
+ECR: Final = "*.dkr.ecr.*.amazonaws.com"
 _UNBOUNDED: Final = 2**31
 
 
@@ -29,7 +28,9 @@ class PodSecurity(StrEnum):
 class Tenant:
     """Who somebody is and what their manifests may hold; the defaults grant little.
 
-    `images` are `REGISTRY/REPOSITORY` globs. `secrets`, `config_maps` and `claims` are globs of
+    `images` are `REGISTRY/REPOSITORY` globs; None allows repositories of ECR below the names of the
+    tenant and its namespaces, and no others: an account holds those of other teams, and the memory
+    that checkpoints saved. `secrets`, `config_maps` and `claims` are globs of
     names that pods may refer to; `environment` names variables that are reserved otherwise.
     `buckets` are `BUCKET/PREFIX` globs; None leaves volumes to the pods' own IAM role, and then
     no manifest is fetched from S3, since Sluice's role would do that. `checks` are the admission
@@ -43,7 +44,7 @@ class Tenant:
     admin: bool = False
     max_pending: int = 10_000
     pod_security: PodSecurity = PodSecurity.RESTRICTED
-    images: tuple[str, ...] = DEFAULT_IMAGES
+    images: tuple[str, ...] | None = None
     require_digest: bool = True
     require_limits: bool = False
     max_pods: int = 1000
@@ -57,6 +58,13 @@ class Tenant:
     environment: tuple[str, ...] = ()
     buckets: tuple[str, ...] | None = None
     checks: tuple[str, ...] = ()
+
+    @property
+    def allowed_images(self) -> tuple[str, ...]:
+        """Globs of the repositories whose images it may run."""
+        if self.images is not None:
+            return self.images
+        return tuple(f"{ECR}/{name}/*" for name in dict.fromkeys((self.name, *self.namespaces)))
 
     @property
     def home(self) -> str:
@@ -109,7 +117,7 @@ def parse(document: Mapping[str, Any]) -> Tenant:
         admin=spec.boolean("admin", default=default.admin),
         max_pending=spec.integer("maxPending", default.max_pending, minimum=0),
         pod_security=spec.choice("podSecurity", PodSecurity, default.pod_security),
-        images=spec.texts("images") if spec.has("images") else default.images,
+        images=spec.texts("images") if spec.has("images") else None,
         require_digest=spec.boolean("requireDigest", default=default.require_digest),
         require_limits=spec.boolean("requireLimits", default=default.require_limits),
         max_pods=spec.integer("maxPods", default.max_pods, minimum=1),

@@ -280,7 +280,7 @@ def _deadline(value: int, _path: str, run: _Vetting) -> str | None:
 
 def _image(value: str, _path: str, run: _Vetting) -> str | None:
     tenant = run.tenant
-    return images.refusal(value, tenant.images, require_digest=tenant.require_digest)
+    return images.refusal(value, tenant.allowed_images, require_digest=tenant.require_digest)
 
 
 def _token(value: bool, _path: str, _run: _Vetting) -> str | None:

@@ -142,7 +142,12 @@ class Workload:
 
     @property
     def manifest_key(self) -> str:
-        """Where its document lies: named by content too, so that nobody can replace it."""
+        """Where its document is stored: nobody can make another document of this key."""
+        return f"{self.id}.{self.digest}"
+
+    @property
+    def task_key(self) -> str:
+        """Where tokens of tasks are stored that wait for it."""
         return f"{self.id}.{self.digest[:16]}"
 
 

@@ -173,7 +173,7 @@ class Submit:
                 created = self.create(workload, judged.token)
             if judged.token and created is Created.SAME:
                 # Nothing of the record changes, so no event would tell of one more task.
-                self.completions.look([workload.manifest_key])
+                self.completions.look([workload.task_key])
         except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
             return FailedMessage(judged.message.id, error)
         return workload.state
@@ -181,7 +181,7 @@ class Submit:
     def create(self, workload: Workload, token: str) -> Created:
         """First the token, so that whoever sees the record end finds it."""
         if token:
-            self.tokens.put(workload.manifest_key, token)
+            self.tokens.put(workload.task_key, token)
         return self.workloads.create(workload)
 
 

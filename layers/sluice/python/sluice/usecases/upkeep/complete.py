@@ -33,7 +33,7 @@ class Complete:
     def __call__(self, key: str) -> Told:
         """Answers every task that waits below a key, if what it waits for has ended."""
         workload = self.workloads.get(key.partition(".")[0])
-        if workload is None or workload.manifest_key != key:
+        if workload is None or workload.task_key != key:
             return self._of_nobody(key, workload)
         if workload.state not in TERMINAL:
             return Told()

@@ -30,7 +30,7 @@ class Unanswered:
         due = []
         for key, since in waiting.items():
             workload = records.get(key.partition(".")[0])
-            if workload is None or workload.manifest_key != key:
+            if workload is None or workload.task_key != key:
                 due += [key] if since < now - LOST_MS else []
             elif workload.state in TERMINAL:
                 due.append(key)
