@@ -309,3 +309,34 @@ def test_who_has_just_lost_work_competes_with_its_smaller_share() -> None:
 
     assert result.preempted == {"v2": "InCohortFairSharing"}
     assert result.order == ["of-v"]  # 300 against 400; before its loss it had 600
+
+
+def test_at_equal_shares_other_queues_yield_before_the_preemptors_own() -> None:
+    # Both queues have a share of 333. The own queue's victim first would lower the share of `a`,
+    # so that it took another one of `b`, too; the larger one of `b` alone is enough.
+    result = simulate(
+        cohort("co", cpu=6),
+        queue("a", "co", cpu=3, spec=RECLAIM),
+        queue("b", "co", cpu=0, spec=weighted("2")),
+        running("a-low", "a", -1, at=2400, cpu=2),
+        running("b-big", "b", at=1800, cpu=5),
+        running("b-small", "b", at=600, cpu=1),
+        waiting("in", "a", cpu=4),
+        **FAIR,
+    )
+
+    assert result.preempted == {"b-big": "InCohortFairSharing"}
+
+
+def test_the_own_queue_yields_where_its_share_is_the_highest() -> None:
+    result = simulate(
+        cohort("co", cpu=6),
+        queue("a", "co", cpu=0, spec=RECLAIM),
+        queue("b", "co", cpu=0),
+        running("a-low", "a", -1, at=2400, cpu=4),
+        running("b-one", "b", at=1800, cpu=2),
+        waiting("in", "a", cpu=2),
+        **FAIR,
+    )
+
+    assert result.preempted == {"a-low": "InClusterQueue"}

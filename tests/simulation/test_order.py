@@ -1,6 +1,18 @@
 """Who is looked at first, who blocks whom, and what is held back for whom."""
 
-from tests.simulation.builders import cohort, preemption, queue, running, simulate, waiting
+from typing import Any
+
+import pytest
+
+from tests.simulation.builders import (
+    cohort,
+    local_queue,
+    preemption,
+    queue,
+    running,
+    simulate,
+    waiting,
+)
 
 STRICT = {"queueingStrategy": "StrictFIFO"}
 
@@ -171,3 +183,101 @@ def test_who_stood_back_for_room_that_was_reserved_earlier_is_looked_at_again() 
 
     assert result.admitted["m2"] in flavors
     assert result.pending == {"m7"}
+
+
+def capped(key: str, cluster_queue: str, most: int) -> dict[str, Any]:
+    """A LocalQueue that may run so many workloads at once."""
+    queue_ = local_queue(key, cluster_queue)
+    queue_["metadata"]["annotations"] = {"sluice.dev/max-running": str(most)}
+    return queue_
+
+
+@pytest.mark.parametrize("stop_policy", ["Hold", "HoldAndDrain"])
+def test_a_stopped_local_queue_does_not_stop_its_strict_cluster_queue(stop_policy: str) -> None:
+    result = simulate(
+        queue("team", cpu=4, spec=STRICT),
+        local_queue("default/held", "team", stopPolicy=stop_policy),
+        local_queue("default/open", "team"),
+        waiting("a", "default/held", 5, cpu=1),
+        waiting("b", "default/open", at=1, cpu=1),
+        waiting("c", "default/held", 5, at=2, cpu=2),
+        waiting("d", "default/open", at=3, cpu=1),
+        passes=None,
+    )
+
+    assert result.order == ["b", "d"]
+    assert result.reasons == dict.fromkeys(("a", "c"), "HELD:QueueCordoned")
+
+
+def test_a_local_queue_at_its_cap_does_not_stop_its_strict_cluster_queue() -> None:
+    result = simulate(
+        queue("team", cpu=4, spec=STRICT),
+        capped("default/one", "team", 1),
+        local_queue("default/open", "team"),
+        waiting("a", "default/one", cpu=1),
+        waiting("b", "default/one", at=1, cpu=1),
+        waiting("c", "default/open", at=2, cpu=1),
+        passes=None,
+    )
+
+    assert result.order == ["a", "c"]
+    assert result.pending == {"b"}
+
+
+def test_work_of_a_local_queue_takes_its_old_place_once_the_cap_allows_it() -> None:
+    result = simulate(
+        queue("team", cpu=2, spec=STRICT),
+        capped("default/one", "team", 1),
+        local_queue("default/open", "team"),
+        waiting("a", "default/one", cpu=1, runtime="10s"),
+        waiting("b", "default/one", at=1, cpu=1, runtime="10s"),
+        waiting("c", "default/open", at=2, cpu=1, runtime="30s"),
+        waiting("d", "default/open", at=3, cpu=1, runtime="30s"),
+        passes=None,
+    )
+
+    assert result.order == ["a", "c", "b", "d"]
+
+
+def test_a_user_at_the_cap_does_not_stop_other_users_of_a_strict_queue() -> None:
+    team = queue("team", cpu=4, spec=STRICT)
+    team["metadata"]["annotations"] = {"sluice.dev/max-running-per-user": "1"}
+    result = simulate(
+        team,
+        {**waiting("a", "team", cpu=1), "user": "ann"},
+        {**waiting("b", "team", at=1, cpu=1), "user": "ann"},
+        {**waiting("c", "team", at=2, cpu=1), "user": "bob"},
+        passes=None,
+    )
+
+    assert result.order == ["a", "c"]
+
+
+def test_the_cap_of_a_strict_cluster_queue_stops_it() -> None:
+    team = queue("team", cpu=4, spec=STRICT)
+    team["metadata"]["annotations"] = {"sluice.dev/max-running": "1"}
+    result = simulate(
+        team,
+        local_queue("default/held", "team", stopPolicy="Hold"),
+        waiting("held", "default/held", 9, cpu=1),
+        waiting("a", "team", cpu=1),
+        waiting("b", "team", at=1, cpu=1),
+        passes=None,
+    )
+
+    assert result.order == ["a"]
+
+
+def test_a_strict_head_without_room_still_stops_what_stands_behind_it() -> None:
+    result = simulate(
+        queue("team", cpu=2, spec=STRICT),
+        local_queue("default/held", "team", stopPolicy="Hold"),
+        local_queue("default/open", "team"),
+        waiting("held", "default/held", 9, cpu=1),
+        running("r", "team", cpu=1),
+        waiting("big", "default/open", at=1, cpu=2),
+        waiting("small", "default/open", at=2, cpu=1),
+        passes=None,
+    )
+
+    assert result.order == []

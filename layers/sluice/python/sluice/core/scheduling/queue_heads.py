@@ -175,9 +175,22 @@ class QueueHeads:
             self._pending.expire(workload)
             return None
         if eq_class.limited and blocked_by(self._ledger, queue, workload) is not None:
-            self.park(queue, eq_class)
+            self._park_blocked(queue, eq_class)
             return None
         return workload
+
+    def _park_blocked(self, queue: WaitingQueue, eq_class: EquivalenceClass) -> None:
+        """Parks a class that a cap or a stopped LocalQueue keeps waiting.
+
+        In a strict queue the cap of the ClusterQueue stops everybody. A stopped LocalQueue, its cap
+        and the cap of a user concern nobody else, so that the queue goes on behind the class.
+        """
+        cap = queue.config.max_running
+        if queue.strict and cap is not None and self._ledger.running.get(queue.node, 0) >= cap:
+            self.park(queue, eq_class)
+            return
+        self._result.refused.append(eq_class)
+        self._pending.park(queue, eq_class)
 
     def is_late(self, workload: WorkloadInfo) -> bool:
         return workload.deadline_ms is not None and workload.deadline_ms < self._now_ms

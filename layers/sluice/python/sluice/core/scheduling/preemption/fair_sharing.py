@@ -39,6 +39,8 @@ class FairSharingPreemption:
         if not candidates:
             return []
         candidates = self._finder.order(candidates, preemptor.now_ms)
+        # At equal shares the queue with the first candidate yields first: others before the own.
+        candidates.sort(key=lambda holder: holder.node == preemptor.node)
         self._tree.add(preemptor.node, preemptor.cells)  # shares include the newcomer
         search = _ShareSearch(self._tree, self._shares, preemptor)
         fits, retry = search.first_strategy(candidates, self._strategies[0])
