@@ -1,9 +1,9 @@
 """What a run has of its machines, and what that costs: noted while its pods can be seen.
 
-An account `{bound_at, capacity, usd_per_hour, on_demand_usd_per_hour}`: since when it has a machine
-(epoch ms; of several pods the mean, so that time times price is the sum over them), `spot`,
-`on-demand` or both, and the price of its share of the machines. What is not known is left out; no
-price is told unless that of every pod is known.
+A run costs what each of its pods has of its machine, from the time when the pod is bound until it
+ends. The record keeps one price and one time for all pods, chosen so that price times time is that
+sum: while a run goes on, the mean of the times, weighted by price; at its end, the first time and
+the mean price since then. No price is noted unless that of every pod is known.
 
 A pod's share of a machine is the largest of its shares in what the machine can give, as in budgets
 (core.clusters.fleet). What nobody has of a machine is nobody's cost.
@@ -11,8 +11,8 @@ A pod's share of a machine is the largest of its shares in what the machine can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sluice.core.lifecycle.run import MachineShare
@@ -26,31 +26,114 @@ PRICES: Final = {"usd_per_hour": "price", "on_demand_usd_per_hour": "on_demand_p
 _DIGITS: Final = 6  # micro-dollars
 
 
-def held(
-    pods: Iterable[Document], inventory: Mapping[str, Mapping[str, Any]], known: MachineShare
-) -> MachineShare:
-    """The share of a run by its pods; `inventory` by node name, `known` what was noted before.
+@dataclass(frozen=True, slots=True)
+class PodShare:
+    """What one pod has of its machine, in dollars an hour (None: unknown), and since when.
+
+    `ended_at` is 0 while it has it; times in epoch milliseconds, `bound_at` 0 if unknown.
+    """
+
+    bound_at: int
+    ended_at: int
+    capacity: str
+    usd_per_hour: float | None
+    on_demand_usd_per_hour: float | None
+
+
+def pod_shares(
+    pods: Iterable[Document], inventory: Mapping[str, Mapping[str, Any]]
+) -> list[PodShare]:
+    """The shares of those pods that have a node; `inventory` by node name."""
+    found = []
+    for pod in pods:
+        if not (node := pod["spec"].get("nodeName")):
+            continue
+        row, requests = inventory.get(node, {}), _requested(pod)
+        found.append(
+            PodShare(
+                _bound_at(pod),
+                _ended_at(pod),
+                str(row.get("capacity_type", "")),
+                _cost(requests, row, "price"),
+                _cost(requests, row, "on_demand_price"),
+            )
+        )
+    return found
+
+
+def running_share(shares: Sequence[PodShare], known: MachineShare) -> MachineShare:
+    """The share of a run that goes on; `known` is what was noted before.
 
     What was noted stays: pods come and go, and the machines of those that ended may be gone.
     """
     if known.usd_per_hour is not None and known.on_demand_usd_per_hour is not None:
         return known
-    placed = [pod for pod in pods if pod["spec"].get("nodeName")]
-    if not placed:
+    live = [each for each in shares if not each.ended_at]
+    if not live:
         return known
-    rows = [inventory.get(pod["spec"]["nodeName"], {}) for pod in placed]
-    found: dict[str, Any] = {}
-    if bound := [at for at in map(_bound_at, placed) if at]:
-        found["bound_at"] = sum(bound) // len(bound)
-    if all(row.get("capacity_type") for row in rows):
-        found["capacity"] = ",".join(sorted({str(row["capacity_type"]) for row in rows}))
-    requested = [_requested(pod) for pod in placed]
-    for name, price in PRICES.items():
-        costs = [_cost(request, row, price) for request, row in zip(requested, rows, strict=True)]
-        if (total := _sum(costs)) is not None:
-            found[name] = round(total, _DIGITS)
-    noted = {each.name: getattr(known, each.name) for each in fields(known)}
-    return MachineShare(**found | {name: value for name, value in noted.items() if value})
+    usd = _sum(each.usd_per_hour for each in live)
+    full = _sum(each.on_demand_usd_per_hour for each in live)
+    return MachineShare(
+        bound_at=known.bound_at or _mean_bound_at(shares, live),
+        capacity=known.capacity or _capacity(live),
+        usd_per_hour=usd if known.usd_per_hour is None else known.usd_per_hour,
+        on_demand_usd_per_hour=full,
+    )
+
+
+def ended_share(
+    shares: Sequence[PodShare], known: MachineShare, pods: int, ended_at: int
+) -> MachineShare:
+    """The share of a run that ended at `ended_at`; it has had at least so many `pods`.
+
+    What was noted before stands where pods or prices are missing.
+    """
+    began = min((each.bound_at for each in shares), default=0)
+    usd = _spent(shares, [each.usd_per_hour for each in shares], ended_at)
+    if len(shares) < pods or not 0 < began < ended_at or usd is None:
+        ended = [replace(each, ended_at=0) for each in shares]
+        return running_share(ended, known)
+    full = _spent(shares, [each.on_demand_usd_per_hour for each in shares], ended_at)
+    hours = ended_at - began
+    return MachineShare(
+        bound_at=began,
+        capacity=_capacity(shares),
+        usd_per_hour=round(usd / hours, _DIGITS),
+        on_demand_usd_per_hour=None if full is None else round(full / hours, _DIGITS),
+    )
+
+
+def _mean_bound_at(shares: Sequence[PodShare], live: Sequence[PodShare]) -> int:
+    """Price times the time since then is what all shares cost, also those of pods that ended."""
+    bound = [each for each in live if each.bound_at]
+    if not bound:
+        return 0
+    first = min(each.bound_at for each in bound)
+    rate = sum(each.usd_per_hour or 0.0 for each in bound)
+    if not rate or any(each.usd_per_hour is None for each in bound):
+        return sum(each.bound_at for each in bound) // len(bound)
+    late = sum((each.bound_at - first) * (each.usd_per_hour or 0.0) for each in bound)
+    over = [each for each in shares if each.ended_at and each.bound_at]
+    spent = sum((each.ended_at - each.bound_at) * (each.usd_per_hour or 0.0) for each in over)
+    return first + int((late - spent) / rate)
+
+
+def _spent(
+    shares: Sequence[PodShare], prices: Sequence[float | None], ended_at: int
+) -> float | None:
+    """Dollars an hour times milliseconds; None if a price is unknown."""
+    total = 0.0
+    for each, price in zip(shares, prices, strict=True):
+        if price is None:
+            return None
+        total += price * max(0, min(each.ended_at or ended_at, ended_at) - each.bound_at)
+    return total
+
+
+def _capacity(shares: Sequence[PodShare]) -> str:
+    """`spot`, `on-demand` or both with a comma; empty if that of one is unknown."""
+    kinds = {each.capacity for each in shares}
+    return "" if "" in kinds else ",".join(sorted(kinds))
 
 
 def share(requests: Mapping[str, int], allocatable: Mapping[str, Any]) -> float | None:
@@ -69,12 +152,25 @@ def _cost(requests: Mapping[str, int], row: Mapping[str, Any], price: str) -> fl
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:
-    known = 0.0
+    total = 0.0
     for each in costs:
         if each is None:
             return None
-        known += each
-    return known
+        total += each
+    return round(total, _DIGITS)
+
+
+def _ended_at(pod: Document) -> int:
+    """When its last container ended; 0 while one runs."""
+    status = pod.get("status") or {}
+    if status.get("phase") not in {"Succeeded", "Failed"}:
+        return 0
+    ends = [
+        epoch_ms(ended["finishedAt"])
+        for container in status.get("containerStatuses") or ()
+        if (ended := (container.get("state") or {}).get("terminated")) and ended.get("finishedAt")
+    ]
+    return max(ends, default=0)
 
 
 def _bound_at(pod: Document) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sluice.core.accounting import machines
+from sluice.core.accounting.machines import ended_share, pod_shares, running_share
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState, Document, Key
 from sluice.core.lifecycle import job_status
@@ -33,23 +33,34 @@ def assess_job(
     if why := why_not_restored(workload, job, pods):
         if workload.state is State.DISPATCHED:
             intent = Intent(IntentKind.MIGRATE, Reason.CHECKPOINT_UNUSABLE, why)
-            machine = machines.held(pods, cluster.node_rows, workload.machine)
+            machine = running_share(pod_shares(pods, cluster.node_rows), workload.machine)
             yield lifecycle.noting(lifecycle.reclaim(workload, intent), machine)
     elif ended is not None:
         # Whatever the record said when it was read: the Job may have been deleted since.
         obeyed = job_status.ended_by_deletion(job)
         settled = not job_status.outlive_their_job(pods)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed and settled:
-            machine = machines.held(pods, cluster.node_rows, workload.machine)
             ended_at = max(
                 _to_the_second(job_status.ended_at(job), now),
                 workload.started_at or workload.dispatched_at,
             )
+            machine = ended_share(
+                pod_shares(pods, cluster.node_rows),
+                workload.machine,
+                _pods_at_once(workload),
+                ended_at,
+            )
             yield lifecycle.finish(workload, _result_of(ended, pods), ended_at, machine)
     elif workload.state is State.DISPATCHED:
-        machine = machines.held(pods, cluster.node_rows, workload.machine)
+        machine = running_share(pod_shares(pods, cluster.node_rows), workload.machine)
         for change in _ongoing(workload, job, pods, cluster.warnings, now, pods_ready_ms):
             yield lifecycle.noting(change, machine)
+
+
+def _pods_at_once(workload: Workload) -> int:
+    """How many pods it runs together, as it was admitted."""
+    held = workload.reservation.pod_sets if workload.reservation else workload.pod_sets
+    return sum(each.count for each in held)
 
 
 def _to_the_second(at: int, now: int) -> int:
