@@ -20,11 +20,12 @@ check: setup ## A developer's loop: linters, types, import contracts, unit and p
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy layers/sluice/python/sluice functions cli infra local agent app.py
 	$(BIN)/lint-imports
-	$(JSII) $(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet" tests
+	$(JSII) $(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet and not browser" tests
 
 # One part after the other: two whole stacks at once are too much for two cores.
 test: setup ## The gate: check, then the embedded stack (builds the control plane if need be)
 	$(MAKE) --no-print-directory check
+	$(JSII) $(BIN)/pytest -q -m browser tests/browser
 	$(BIN)/sluice local prepare
 	for part in tests/contract/local/test_kept_state.py tests/unit tests/contract tests/kubelets tests/e2e; do \
 	  $(JSII) $(BIN)/pytest -q -p no:randomly -m "(stack or kubelet) and not soak" $$part || exit 1; done

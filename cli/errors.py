@@ -33,15 +33,7 @@ class CommandError(click.ClickException):
         del file  # data goes to stdout, everything else to stderr
         cause = self.cause
         if self.form == "json":
-            click.echo(
-                error_document(
-                    type(cause).__name__,
-                    cause.message,
-                    self.exit_code,
-                    hint=cause.hint,
-                    errors=[dict(error) for error in cause.errors],
-                )
-            )
+            click.echo(_as_json(error_fields(cause)))
             return
         click.echo(f"{click.style('error:', fg='red', bold=True)} {cause.message}", err=True)
         for error in cause.errors:
@@ -60,7 +52,8 @@ class UsageAsJson(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         del file
         hint = "`sluice COMMAND --help` lists the options"
-        click.echo(error_document("UsageError", self.message, self.exit_code, hint=hint))
+        fields = {"code": "Usage", "exitCode": self.exit_code, "message": self.message}
+        click.echo(_as_json(fields | {"errors": [], "hint": hint}))
 
 
 class CommandExit(click.exceptions.Exit):
@@ -70,23 +63,19 @@ class CommandExit(click.exceptions.Exit):
         super().__init__(int(code))
 
 
-def error_document(
-    code: str,
-    message: str,
-    exit_code: int,
-    *,
-    hint: str = "",
-    errors: Sequence[dict[str, Any]] = (),
-) -> str:
-    """`{"error": {"code", "exitCode", "message", "errors", "hint"}}`."""
-    error = {
-        "code": code.removesuffix("Error"),
-        "exitCode": exit_code,
-        "message": message,
-        "errors": list(errors),
-        "hint": hint,
+def error_fields(cause: SluiceClientError) -> dict[str, Any]:
+    """`code`, `exitCode`, `message`, `errors` and `hint` of an exception of the client."""
+    return {
+        "code": type(cause).__name__.removesuffix("Error"),
+        "exitCode": int(cause.exit_code),
+        "message": cause.message,
+        "errors": [dict(error) for error in cause.errors],
+        "hint": cause.hint,
     }
-    return json.dumps({"error": error}, indent=2, ensure_ascii=False)
+
+
+def _as_json(fields: dict[str, Any]) -> str:
+    return json.dumps({"error": fields}, indent=2, ensure_ascii=False)
 
 
 def output_form(arguments: Sequence[str]) -> str:

@@ -62,6 +62,7 @@ VERBS = (
     ),
     Verb("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
     Verb("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
+    Verb("ui", "cli.commands.ui:ui", "Open the pages in a browser.", LOOK, "ui"),
     Verb("local", "cli.local:local", "Start and stop the embedded stack.", OPERATE, "local"),
     Verb(
         "config", "cli.commands.config:config", "Show settings and where they come from.", OPERATE

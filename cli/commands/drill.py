@@ -16,6 +16,8 @@ from local.endpoints import Endpoints
 from local.settings import Layout, default_state
 
 if TYPE_CHECKING:
+    from sluice.client.connection import Connection
+
     from cli.app import App
 
 SECONDS = 10
@@ -44,13 +46,18 @@ def drill(app: App, *, target: str, without_notice: bool) -> None:
         _terminate(instance)
         click.echo(f"{instance} has ended")
         return
-    template = _template(app)
-    instance = _instance_of(app, target)
-    experiment = _experiment(app, template, instance)
+    instance, experiment = interrupt(app, target)
     click.echo(f"{instance} is interrupted by experiment {experiment}; it ends in two minutes")
 
 
-def _template(app: App) -> str:
+def interrupt(app: Connection, target: str) -> tuple[str, str]:
+    """Has EC2 interrupt the instance of `target`; returns the instance and the experiment."""
+    template = _template(app)
+    instance = _instance_of(app, target)
+    return instance, _experiment(app, template, instance)
+
+
+def _template(app: Connection) -> str:
     try:
         return str(app.aws.published("drill").value)
     except NotDeployedError as error:
@@ -60,7 +67,7 @@ def _template(app: App) -> str:
         ) from error
 
 
-def _experiment(app: App, template: str, instance: str) -> str:
+def _experiment(app: Connection, template: str, instance: str) -> str:
     """Runs the experiment on one instance, which has the tag until it is warned.
 
     FIS selects its targets some time after the start, and only among tagged instances.
@@ -109,7 +116,7 @@ def _await_begin(fis: Any, experiment: str) -> None:
     )
 
 
-def _instance_of(app: App, target: str) -> str:
+def _instance_of(app: Connection, target: str) -> str:
     """The instance of a node or a workload; the first of several."""
     if target.startswith("i-"):
         return target
