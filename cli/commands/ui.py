@@ -12,7 +12,7 @@ import uvicorn
 from cli.app import pass_app
 from cli.commands.drill import interrupt
 from cli.output import hint
-from cli.ui.guard import Guard
+from cli.ui.guard import SessionGuard
 from cli.ui.server import application
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def ui(app: App, *, port: int, opened: bool) -> None:
         return {"instance": instance, "experiment": experiment}
 
     with socket.create_server((HOST, port)) as listener:
-        guard = Guard(listener.getsockname()[1])
+        guard = SessionGuard(listener.getsockname()[1])
         click.echo(guard.address)
         hint("Ctrl-C ends it")
         if opened:

@@ -33,7 +33,7 @@ HEADERS = {
 
 
 @dataclass
-class Guard:
+class SessionGuard:
     """One session. `token` opens it once; then only the cookie does."""
 
     port: int

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cli.errors import error_fields
-from cli.ui.guard import HEADERS, Guard
+from cli.ui.guard import HEADERS, SessionGuard
 from cli.ui.quota_trial import cells, try_nominal
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class PageServer:
         return self.connection.api.get("passes", root, version)
 
 
-def application(connection: Connection, guard: Guard, interrupt: Interrupt) -> Starlette:
+def application(connection: Connection, guard: SessionGuard, interrupt: Interrupt) -> Starlette:
     """The application for one session."""
     server = PageServer(connection, interrupt)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from cli.ui.guard import Guard
+from cli.ui.guard import SessionGuard
 from tests.browser.chromium import find_chromium
 from tests.browser.serving import Deployment, busy, served
 
@@ -34,13 +34,13 @@ def deployment() -> Deployment:
 
 
 @pytest.fixture
-def guard(deployment: Deployment) -> Iterator[Guard]:
+def guard(deployment: Deployment) -> Iterator[SessionGuard]:
     with served(deployment) as guard:
         yield guard
 
 
 @pytest.fixture
-def page(browser: Browser, guard: Guard) -> Iterator[Page]:
+def page(browser: Browser, guard: SessionGuard) -> Iterator[Page]:
     """A page with an open session. Any error of a script or of the policy fails the test."""
     complaints: list[str] = []
     context = browser.new_context(viewport={"width": 1360, "height": 900})

@@ -16,7 +16,7 @@ from sluice.client.api import ApiClient
 from sluice.client.connection import Connection
 from sluice.client.transport import ApiRequest, ApiResponse
 
-from cli.ui.guard import Guard
+from cli.ui.guard import SessionGuard
 from cli.ui.server import application
 from tests.unit.api.control_plane import (
     ADMIN,
@@ -119,12 +119,12 @@ def busy() -> Deployment:
 
 
 @contextmanager
-def served(deployment: Deployment) -> Iterator[Guard]:
+def served(deployment: Deployment) -> Iterator[SessionGuard]:
     """The pages of a deployment on a free port; the guard knows their address."""
     connection = Connection(now=lambda: deployment.plane.clock.now() / 1_000)
     connection.__dict__["api"] = ApiClient(deployment.carry)
     config = uvicorn.Config(
-        application(connection, guard := Guard(0), deployment.interrupt),
+        application(connection, guard := SessionGuard(0), deployment.interrupt),
         host="127.0.0.1",
         port=0,
         log_level="error",

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from cli.ui.guard import Guard
+from cli.ui.guard import SessionGuard
 from tests.browser.serving import HOSTILE, Deployment, served
 from tests.unit.api.control_plane import BLUE, ControlPlane
 
@@ -24,12 +24,12 @@ PAGES = {
 }
 
 
-def go(page: Page, guard: Guard, path: str) -> None:
+def go(page: Page, guard: SessionGuard, path: str) -> None:
     page.goto(f"http://127.0.0.1:{guard.port}{path}")
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_opens_and_says_what_it_is(page: Page, guard: Guard, path: str) -> None:
+def test_every_page_opens_and_says_what_it_is(page: Page, guard: SessionGuard, path: str) -> None:
     go(page, guard, path)
 
     expect(page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
@@ -60,7 +60,7 @@ def test_the_overview_leads_to_those_that_wait_for_a_reason(page: Page) -> None:
     expect(page.locator("tr.group")).to_contain_text("QUOTA:CohortExhausted")
 
 
-def test_the_view_of_the_list_is_its_address(page: Page, guard: Guard) -> None:
+def test_the_view_of_the_list_is_its_address(page: Page, guard: SessionGuard) -> None:
     go(page, guard, "/workloads")
     page.get_by_label("Group by", exact=True).select_option("queue")
     page.get_by_label("Phase", exact=True).select_option("RUNNING")
@@ -73,7 +73,7 @@ def test_the_view_of_the_list_is_its_address(page: Page, guard: Guard) -> None:
     expect(page.locator("tr.group").first).to_contain_text("red/")
 
 
-def test_the_keyboard_reaches_the_filter_and_a_workload(page: Page, guard: Guard) -> None:
+def test_the_keyboard_reaches_the_filter_and_a_workload(page: Page, guard: SessionGuard) -> None:
     go(page, guard, "/workloads")
     page.get_by_role("link", name="train-1").wait_for()
 
@@ -88,7 +88,7 @@ def test_the_keyboard_reaches_the_filter_and_a_workload(page: Page, guard: Guard
 
 
 def test_a_change_says_what_it_does_before_it_is_done(
-    page: Page, guard: Guard, deployment: Deployment
+    page: Page, guard: SessionGuard, deployment: Deployment
 ) -> None:
     go(page, guard, "/workloads?state=PENDING")
     page.get_by_label("select hostile").check()
@@ -106,7 +106,7 @@ def test_a_change_says_what_it_does_before_it_is_done(
     assert cancelled[0].state != "PENDING"
 
 
-def test_why_names_the_quota_and_what_would_help(page: Page, guard: Guard) -> None:
+def test_why_names_the_quota_and_what_would_help(page: Page, guard: SessionGuard) -> None:
     go(page, guard, "/workloads?state=PENDING")
     page.get_by_role("link", name="train-5").click()
 
@@ -117,7 +117,7 @@ def test_why_names_the_quota_and_what_would_help(page: Page, guard: Guard) -> No
 
 
 def test_an_interruption_is_lanes_with_what_is_left_of_two_minutes(
-    page: Page, guard: Guard, deployment: Deployment
+    page: Page, guard: SessionGuard, deployment: Deployment
 ) -> None:
     go(page, guard, f"/workloads/{deployment.migrated}")
 
@@ -130,7 +130,7 @@ def test_an_interruption_is_lanes_with_what_is_left_of_two_minutes(
 
 
 def test_a_drill_is_confirmed_and_then_warns_the_instance(
-    page: Page, guard: Guard, deployment: Deployment
+    page: Page, guard: SessionGuard, deployment: Deployment
 ) -> None:
     go(page, guard, f"/workloads/{deployment.migrated}")
     page.get_by_role("button", name="drill").click()
@@ -143,7 +143,7 @@ def test_a_drill_is_confirmed_and_then_warns_the_instance(
     assert deployment.drilled == [deployment.migrated]
 
 
-def test_hostile_text_is_text(page: Page, guard: Guard, deployment: Deployment) -> None:
+def test_hostile_text_is_text(page: Page, guard: SessionGuard, deployment: Deployment) -> None:
     """The fixture fails if a script runs or the policy has to stop one."""
     go(page, guard, f"/workloads/{deployment.migrated}")
 
@@ -152,7 +152,9 @@ def test_hostile_text_is_text(page: Page, guard: Guard, deployment: Deployment) 
     assert page.locator("main img").count() == 0
 
 
-def test_the_treemap_is_used_by_keyboard_and_names_who_waits(page: Page, guard: Guard) -> None:
+def test_the_treemap_is_used_by_keyboard_and_names_who_waits(
+    page: Page, guard: SessionGuard
+) -> None:
     go(page, guard, "/quota")
     tile = page.get_by_role("button", name=re.compile("^red-cq: 120 of 64 cpu used"))
 
@@ -163,7 +165,7 @@ def test_the_treemap_is_used_by_keyboard_and_names_who_waits(page: Page, guard: 
     expect(page.get_by_role("link", name="who waits in red/batch")).to_be_visible()
 
 
-def test_the_slider_decides_again_at_once(page: Page, guard: Guard) -> None:
+def test_the_slider_decides_again_at_once(page: Page, guard: SessionGuard) -> None:
     go(page, guard, "/whatif?root=company&queue=red-cq")
     expect(page.locator(".verdict")).to_contain_text("1 start, 0 yield, 3 wait")
 
@@ -189,7 +191,7 @@ def test_a_tenant_sees_nothing_of_another(browser: Browser, deployment: Deployme
         context.close()
 
 
-def test_nothing_is_loaded_from_another_host(browser: Browser, guard: Guard) -> None:
+def test_nothing_is_loaded_from_another_host(browser: Browser, guard: SessionGuard) -> None:
     hosts: set[str] = set()
     context = browser.new_context()
     page = context.new_page()
@@ -204,7 +206,7 @@ def test_nothing_is_loaded_from_another_host(browser: Browser, guard: Guard) -> 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_control_has_a_name_and_every_page_its_landmarks(
-    page: Page, guard: Guard, path: str
+    page: Page, guard: SessionGuard, path: str
 ) -> None:
     go(page, guard, path)
     page.wait_for_timeout(500)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from cli.ui.guard import CHANGE_HEADER, COOKIE, Guard
+from cli.ui.guard import CHANGE_HEADER, COOKIE, SessionGuard
 from cli.ui.quota_trial import cells, try_nominal
 from cli.ui.server import STATIC
 from tests.browser.serving import Deployment, served
@@ -25,23 +25,25 @@ def deployment() -> Deployment:
 
 
 @pytest.fixture
-def guard(deployment: Deployment) -> Iterator[Guard]:
+def guard(deployment: Deployment) -> Iterator[SessionGuard]:
     with served(deployment) as guard:
         yield guard
 
 
-def ask(guard: Guard, path: str, method: str = "GET", **headers: str) -> urllib3.BaseHTTPResponse:
+def ask(
+    guard: SessionGuard, path: str, method: str = "GET", **headers: str
+) -> urllib3.BaseHTTPResponse:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     return HTTP.request(
         method, f"http://127.0.0.1:{guard.port}{path}", headers=given, redirect=False
     )
 
 
-def session(guard: Guard) -> dict[str, str]:
+def session(guard: SessionGuard) -> dict[str, str]:
     return {"cookie": f"{COOKIE}={guard.session}"}
 
 
-def test_the_address_opens_one_session_and_works_once(guard: Guard) -> None:
+def test_the_address_opens_one_session_and_works_once(guard: SessionGuard) -> None:
     token = guard.token
 
     opened = ask(guard, f"/?token={token}")
@@ -54,18 +56,18 @@ def test_the_address_opens_one_session_and_works_once(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/api/workloads", "/static/app.js", "/quotas/company"])
-def test_without_the_session_nothing_is_served(guard: Guard, path: str) -> None:
+def test_without_the_session_nothing_is_served(guard: SessionGuard, path: str) -> None:
     assert ask(guard, path).status == 401
     assert ask(guard, path, cookie=f"{COOKIE}=guess").status == 401
 
 
-def test_another_host_or_origin_is_refused(guard: Guard) -> None:
+def test_another_host_or_origin_is_refused(guard: SessionGuard) -> None:
     assert ask(guard, "/", host=f"evil.example:{guard.port}", **session(guard)).status == 421
     assert ask(guard, "/", origin="https://evil.example", **session(guard)).status == 403
 
 
 def test_a_change_needs_the_header_that_only_the_page_can_set(
-    guard: Guard, deployment: Deployment
+    guard: SessionGuard, deployment: Deployment
 ) -> None:
     identity = deployment.plane.send(native("a", 1))
     path = f"/api/workloads/{identity}/cancel"
@@ -78,7 +80,7 @@ def test_a_change_needs_the_header_that_only_the_page_can_set(
     assert changed.status == 200
 
 
-def test_every_answer_carries_the_policy(guard: Guard) -> None:
+def test_every_answer_carries_the_policy(guard: SessionGuard) -> None:
     for answer in (ask(guard, "/", **session(guard)), ask(guard, "/")):
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -86,7 +88,7 @@ def test_every_answer_carries_the_policy(guard: Guard) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_an_answer_of_the_api_keeps_its_status(guard: Guard) -> None:
+def test_an_answer_of_the_api_keeps_its_status(guard: SessionGuard) -> None:
     missing = ask(guard, "/api/workloads/aaaaaaaaaaaaa", **session(guard))
 
     assert missing.status == 404
