@@ -9,6 +9,7 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,27 @@ from sluice.ports import (
 
 
 @dataclass
+class CrashError(Exception):
+    """The process ends here: nothing after this call happens."""
+
+
+class InlineExecutor(ThreadPoolExecutor):
+    """A pool without threads, so that a run is a function of its seed."""
+
+    def map(self, fn: Any, *iterables: Any, **_: Any) -> Any:
+        return [fn(*items) for items in zip(*iterables, strict=False)]
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done = Future[Any]()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except CrashError:
+            raise
+        except Exception as error:  # noqa: BLE001, as a thread would
+            done.set_exception(error)
+        return done
+
+
 class FakeClock:
     time: int = 1_800_000_000_000
 

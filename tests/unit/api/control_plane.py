@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +15,8 @@ from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.run import MachineShare
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit, StreamRecord
-from sluice.usecases.admitting.admit import Admit
-from sluice.usecases.admitting.submit import Message, Submit
-from sluice.usecases.fleet import Fleet, beat
+from sluice.usecases.admitting.submit import Message
+from sluice.usecases.fleet import beat
 from sluice.usecases.reading.accounts import Accounts
 from sluice.usecases.reading.costs import Costs
 from sluice.usecases.reading.explain import Explain
@@ -34,35 +33,15 @@ from sluice.usecases.steering.drain import Drain
 from sluice.usecases.steering.ledger_audit import LedgerAudit
 from sluice.usecases.steering.migrations import MigrationRequests
 from sluice.usecases.steering.steer import Steer
-from sluice.usecases.upkeep.relay import Relay
 
 from functions.api import handler
 from tests.fakes import (
     FakeClock,
     FakeConsumers,
     FakeKubernetes,
-    MemoryArchives,
-    MemoryCatalog,
     MemoryDeadLetters,
-    MemoryFaults,
-    MemoryLedgers,
-    MemoryLogs,
-    MemoryLosses,
-    MemoryManifests,
-    MemoryMigrations,
-    MemoryNodes,
-    MemoryOfferings,
-    MemoryPools,
-    MemoryRecordings,
-    MemoryTaskTokens,
-    MemoryWorkloads,
-    RecordedCommands,
-    RecordedCompletions,
-    RecordedInterruptions,
-    RecordedKicks,
-    RecordedProvisions,
-    RecordedTimeline,
 )
+from tests.memory_control_plane import MemoryControlPlane
 
 ACCOUNT = "111122223333"
 CONTEXT: Any = SimpleNamespace(
@@ -181,86 +160,95 @@ COMPANY = (
 )
 
 
-@dataclass
-class ControlPlane:
+class ControlPlane(MemoryControlPlane):
     """Two teams, 64 and 32 cores that they lend to each other, one cluster.
 
     Clusters that are `silent` do not answer.
     """
 
-    objects: tuple[dict[str, Any], ...] = COMPANY
-    clock: FakeClock = field(default_factory=FakeClock)
-    kubernetes: FakeKubernetes = field(default_factory=FakeKubernetes)
-    silent: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.workloads = MemoryWorkloads()
-        self.catalog = MemoryCatalog()
-        self.ledgers = MemoryLedgers(self.workloads, self.catalog)
-        self.catalog.ledgers = self.ledgers
-        self.manifests, self.timeline = MemoryManifests(), RecordedTimeline()
-        self.kicks, self.nodes, self.logs = RecordedKicks(), MemoryNodes(), MemoryLogs()
-        self.bus = RecordedTimeline()
-        self.losses, self.archives = MemoryLosses(), MemoryArchives()
-        self.faults = MemoryFaults()
-        self.pools, self.offerings = MemoryPools(), MemoryOfferings()
+    def __init__(
+        self,
+        objects: tuple[dict[str, Any], ...] = COMPANY,
+        *,
+        clock: FakeClock | None = None,
+        kubernetes: FakeKubernetes | None = None,
+    ) -> None:
+        super().__init__(clock=clock, kubernetes=kubernetes)
+        self.objects = objects
+        self.silent: set[str] = set()
         pool = ThreadPoolExecutor(2)
-        self.tokens, self.completions = MemoryTaskTokens(self.clock), RecordedCompletions()
-        self.submit = Submit(
-            self.workloads, self.manifests, self.catalog, self.clock, self.tokens,
-            self.completions, pool,
-        )  # fmt: skip
-        self.recordings = MemoryRecordings()
-        fleet = Fleet(self.nodes, self.clock)
-        self.admit = Admit(
-            self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, self.pools,
-            fleet, self.recordings, pool=pool,
-        )  # fmt: skip
-        self.relay = Relay(
-            self.kicks, RecordedCommands(), RecordedProvisions(), self.timeline, self.bus
-        )
-        self.migrations, self.interruptions = MemoryMigrations(), RecordedInterruptions()
+        self.submit = replace(self.submit_use_case(), pool=pool)
+        self.admit = replace(self.admit_use_case(), recordings=self.recordings, pool=pool)
+        self.relay = self.relay_use_case()
         query = Query(
-            self.workloads,
-            self.ledgers,
-            self.catalog,
-            self.manifests,
-            self.timeline,
-            self.logs,
-            self.nodes,
-            self.losses,
-            self.offerings,
-            self.pools,
-            self.faults,
-            self.clock,
-            self.admit,
-            self.kubernetes,
-            self.recordings,
+            workloads=self.workloads,
+            ledgers=self.ledgers,
+            catalog=self.catalog,
+            manifests=self.manifests,
+            timeline=self.timeline,
+            archive=self.logs,
+            nodes=self.nodes,
+            losses=self.losses,
+            offerings=self.offerings,
+            pools=self.pools,
+            faults=self.faults,
+            clock=self.clock,
+            admit=self.admit,
+            clusters=self.kubernetes,
+            recordings=self.recordings,
         )
         apply = Apply(
-            self.catalog, self.ledgers, self.workloads, self.kicks, self.nodes, self.clock
+            catalog=self.catalog,
+            ledgers=self.ledgers,
+            workloads=self.workloads,
+            kicks=self.kicks,
+            nodes=self.nodes,
+            clock=self.clock,
         )
         self.dead_letters, self.consumers = MemoryDeadLetters(self.clock), FakeConsumers()
         self.api = Api(
-            self.catalog,
-            query,
-            Explain(query),
-            Accounts(query),
-            Costs(query),
-            Shares(query),
-            Status(query),
-            Steer(query, self.workloads, self.catalog, self.kicks, self.clock),
-            apply,
-            WhatIf(query),
-            Checkup(query),
-            MigrationRequests(
-                query, self.migrations, self.archives, self.interruptions, self.clock
+            catalog=self.catalog,
+            query=query,
+            explain=Explain(query),
+            accounts=Accounts(query),
+            costs=Costs(query),
+            shares=Shares(query),
+            status=Status(query),
+            steer=Steer(
+                query=query,
+                workloads=self.workloads,
+                catalog=self.catalog,
+                kicks=self.kicks,
+                clock=self.clock,
             ),
-            Answer(self.workloads, self.kicks, self.clock),
-            DeclareLost(self.workloads, self.catalog, self.nodes, self.kicks, self.clock),
-            Drain(self.workloads, self.catalog, self.kicks, apply),
-            LedgerAudit(query),
-            DeadLetterOffice(self.dead_letters, self.consumers, self.faults, self.clock),
+            apply=apply,
+            whatif=WhatIf(query),
+            checkup=Checkup(query),
+            migrations=MigrationRequests(
+                query=query,
+                migrations=self.migrations,
+                archives=self.archives,
+                interruptions=self.interruptions,
+                clock=self.clock,
+            ),
+            answer=Answer(workloads=self.workloads, kicks=self.kicks, clock=self.clock),
+            declare_lost=DeclareLost(
+                workloads=self.workloads,
+                catalog=self.catalog,
+                nodes=self.nodes,
+                kicks=self.kicks,
+                clock=self.clock,
+            ),
+            drain=Drain(
+                workloads=self.workloads, catalog=self.catalog, kicks=self.kicks, apply=apply
+            ),
+            ledger_audit=LedgerAudit(query),
+            dead_letters=DeadLetterOffice(
+                letters=self.dead_letters,
+                consumers=self.consumers,
+                faults=self.faults,
+                clock=self.clock,
+            ),
         )
         put = tuple((*key_of(document), document) for document in self.objects)
         self.catalog.edit(CatalogEdit(0, put))

@@ -34,7 +34,7 @@ class Context:
 def faults(monkeypatch: pytest.MonkeyPatch) -> MemoryFaults:
     """Where every handler notes what it lacks."""
     faults = MemoryFaults()
-    noting = NoteFaults(faults, FakeClock(), refusal)
+    noting = NoteFaults(faults=faults, clock=FakeClock(), refusal=refusal)
     monkeypatch.setattr(bootstrap, "noting", lambda: noting)
     return faults
 

@@ -53,7 +53,11 @@ class Office:
         )
         self.plane = plane = ControlPlane(objects)
         heard = AnswerByEvent(
-            plane.api.answer, plane.catalog, plane.workloads, plane.timeline, plane.clock
+            answer=plane.api.answer,
+            catalog=plane.catalog,
+            workloads=plane.workloads,
+            timeline=plane.timeline,
+            clock=plane.clock,
         )
         monkeypatch.setattr(bootstrap, "answer", lambda: heard)
         self.job = plane.send(native("one", 1), RED)

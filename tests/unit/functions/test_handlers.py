@@ -34,14 +34,18 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
     """A control plane in memory that every handler finds through bootstrap."""
     plane = Plane()
     relaying = Relay(
-        plane.kicks, plane.commands, RecordedProvisions(), RecordedTimeline(), plane.timeline
+        kicks=plane.kicks,
+        commands=plane.commands,
+        provisions=RecordedProvisions(),
+        timeline=RecordedTimeline(),
+        bus=plane.timeline,
     )
     for name, use in {
         "submit": plane.submit(),
         "admit": plane.admit(),
         "act": plane.act(),
-        "sweep": plane.sweep(),
-        "remove_leftovers": plane.remove_leftovers(),
+        "sweep": plane.sweep_use_case(),
+        "remove_leftovers": plane.remove_leftovers_use_case(),
         "relay": relaying,
     }.items():
         monkeypatch.setattr(bootstrap, name, lambda use=use: use)

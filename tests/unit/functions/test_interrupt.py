@@ -13,10 +13,10 @@ from sluice.errors import ClusterError
 from sluice.usecases.migrations.handle_notices import HandleNotices
 
 from functions import interrupt
+from tests.fakes import InlineExecutor
 from tests.unit.functions.conftest import Context
 from tests.unit.functions.events import REGION, sqs
 from tests.unit.migration.town import Town
-from tests.unit.usecases.world import Inline
 
 ACCOUNT = "123456789012"
 
@@ -33,7 +33,7 @@ class NoisyTown(Town):
 @pytest.fixture
 def town(monkeypatch: pytest.MonkeyPatch) -> NoisyTown:
     town = NoisyTown()
-    pool: Any = Inline()
+    pool: Any = InlineExecutor()
     together = lambda: HandleNotices(town.interrupt_use(), pool)  # noqa: E731
     monkeypatch.setattr(bootstrap, "handle_notices", together)
     return town

@@ -202,7 +202,7 @@ def test_who_leaves_spot_waits_for_its_pause_in_its_queue(town: Town) -> None:
     lost_at = town.clock.now()
     town.hear(town.ended(node, "terminated"))
 
-    town.migrate(town.fragile)(town.kubernetes, [town.row("w")], leaving=["w"])
+    town.migrate_use_case(town.fragile)(town.kubernetes, [town.row("w")], leaving=["w"])
 
     intent = town.row("w").intent
     assert intent is not None

@@ -266,7 +266,7 @@ def test_a_dump_that_arrives_after_a_cancel_changes_nothing_of_it(town: Town) ->
     before = town.row("w")
     cancel = Intent(IntentKind.CANCEL, "CANCELLED:User", "by a user")
     is_saved(town, held=town.clock.now())
-    use = town.migrate()
+    use = town.migrate_use_case()
     record = town.migrations.get("w#0#yield")
     assert record is not None
     assert town.workloads.apply([change_intent(town.row("w"), cancel)]) == [True]

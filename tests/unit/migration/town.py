@@ -12,10 +12,9 @@ from sluice.core.migrations.pod_annotations import DONE, ORDER, annotations_of, 
 from sluice.core.migrations.victim_checkpoint import may_be_saved
 from sluice.ports import StreamRecord
 from sluice.usecases.migrations.interrupt import Interrupt, NoticeOutcome
-from sluice.usecases.running.act import Act
-from sluice.usecases.upkeep.relay import Relay
 
-from tests.unit.usecases.world import CLUSTER, Crash, Inline, World, queue
+from tests.fakes import CrashError
+from tests.unit.usecases.world import CLUSTER, World, queue
 
 # What a move tells, in the only order in which it can happen.
 STORY = (
@@ -45,20 +44,10 @@ class Town(World):
 
     def obey(self, *names: str) -> None:
         """What `act` does at a command."""
-        f = self.fragile
-        Act(
-            f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
-            reconcilers=self.reconcilers(f), pool=Inline(),
-        )(CLUSTER, names)  # fmt: skip
+        self.act_use_case(self.fragile)(CLUSTER, names)
 
     def interrupt_use(self) -> Interrupt:
-        f = self.fragile
-        return Interrupt(
-            f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
-            self.losses, f(self.migrations), self.timeline, self.clock, self.pools, self.ledgers,
-            pool=Inline(),
-        )  # fmt: skip
+        return self.interrupt_use_case(self.fragile)
 
     def hear(self, event: dict[str, Any]) -> NoticeOutcome:
         (handled,) = self.interrupt_use()(event, account="1", region="r")
@@ -69,9 +58,7 @@ class Town(World):
         fresh = self.workloads.changed[self.streamed :]
         at = self.clock.now()
         changes = [StreamRecord(*pair, at) for pair in fresh]
-        Relay(
-            self.fragile(self.kicks), self.commands, self.provisions, self.timeline, self.timeline
-        )(changes)
+        self.relay_use_case(self.fragile)(changes)
         self.streamed += len(fresh)
 
     def save(self) -> None:
@@ -190,7 +177,7 @@ class CrashingTown(Town):
         self.clock.pass_ms(100)
         try:
             step()
-        except Crash:
+        except CrashError:
             self.clock.pass_ms(100)
             self.check()
             if again:

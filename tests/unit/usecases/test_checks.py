@@ -215,11 +215,17 @@ def test_the_event_that_asks_carries_a_token_and_the_answer_kicks() -> None:
     open_ = replace(said, gated=False)
     kicks, commands, told = RecordedKicks(), RecordedCommands(), RecordedTimeline()
 
-    Relay(kicks, commands, RecordedProvisions(), told, told)([StreamRecord(a_workload(), gated, 5)])
+    Relay(kicks=kicks, commands=commands, provisions=RecordedProvisions(), timeline=told, bus=told)(
+        [StreamRecord(a_workload(), gated, 5)]
+    )
     assert (kicks.roots, commands.sent) == ([], [])
-    Relay(kicks, commands, RecordedProvisions(), told, told)([StreamRecord(gated, said, 7)])
+    Relay(kicks=kicks, commands=commands, provisions=RecordedProvisions(), timeline=told, bus=told)(
+        [StreamRecord(gated, said, 7)]
+    )
     assert (kicks.roots, commands.sent) == ([ROOT], [])
-    Relay(kicks, commands, RecordedProvisions(), told, told)([StreamRecord(said, open_, 8)])
+    Relay(kicks=kicks, commands=commands, provisions=RecordedProvisions(), timeline=told, bus=told)(
+        [StreamRecord(said, open_, 8)]
+    )
     assert commands.sent == [(CLUSTER, ["w1"])]
 
     lines = {line.what: line for line in told.lines}
@@ -240,7 +246,7 @@ def test_a_gated_workload_can_be_cancelled_like_any_other() -> None:
     assert plane.workloads.apply([said]) == [True]
 
     assert phase(plane.record()) == "ADMITTED"
-    assert plane.sweep()().kicked == (ROOT,)
+    assert plane.sweep_use_case()().kicked == (ROOT,)
 
 
 def test_a_check_that_the_queue_no_longer_has_holds_nobody_back() -> None:

@@ -39,9 +39,12 @@ class Workflow:
         self.plane = ControlPlane()
         self.tasks = FakeTasks({TOKEN})
         self.complete = Complete(
-            self.plane.workloads, self.plane.tokens, self.tasks, self.plane.timeline,
-            self.plane.clock,
-        )  # fmt: skip
+            workloads=self.plane.workloads,
+            tokens=self.plane.tokens,
+            tasks=self.tasks,
+            timeline=self.plane.timeline,
+            clock=self.plane.clock,
+        )
 
     def task(self, document: dict[str, Any], token: str = TOKEN, signer: Signer = RED) -> str:
         """A task begins: its state machine sends the document with the token."""
@@ -70,7 +73,12 @@ class Workflow:
 
     def sweep_for(self, minutes: int) -> None:
         plane = self.plane
-        sweep = Unanswered(plane.workloads, plane.tokens, plane.completions, plane.clock)
+        sweep = Unanswered(
+            workloads=plane.workloads,
+            tokens=plane.tokens,
+            completions=plane.completions,
+            clock=plane.clock,
+        )
         for _ in range(minutes):
             for key in sweep():
                 self.complete(key)

@@ -208,7 +208,7 @@ def test_the_sweep_lets_in_whom_every_event_forgot() -> None:
     for record in (ended(), waiting(**on("w1"))):
         plane.put(record)
 
-    assert plane.sweep()().kicked == (ROOT,)
+    assert plane.sweep_use_case()().kicked == (ROOT,)
     assert not plane.record("w2").blocked
 
 

@@ -41,7 +41,10 @@ def from_aws(code: str, message: str) -> ClientError:
 def test_it_is_noted_and_goes_on(error: Exception, code: str, message: str) -> None:
     faults, clock = MemoryFaults(), FakeClock()
 
-    with pytest.raises(type(error)), NoteFaults(faults, clock, refusal)("admit", "root"):
+    with (
+        pytest.raises(type(error)),
+        NoteFaults(faults=faults, clock=clock, refusal=refusal)("admit", "root"),
+    ):
         raise error
 
     assert faults.noted() == [Fault("admit", "root", code, message, clock.now())]
@@ -59,7 +62,10 @@ def test_it_is_noted_and_goes_on(error: Exception, code: str, message: str) -> N
 def test_trouble_that_passes_is_not_noted(error: Exception) -> None:
     faults = MemoryFaults()
 
-    with pytest.raises(type(error)), NoteFaults(faults, FakeClock(), refusal)("act"):
+    with (
+        pytest.raises(type(error)),
+        NoteFaults(faults=faults, clock=FakeClock(), refusal=refusal)("act"),
+    ):
         raise error
 
     assert faults.noted() == []
@@ -70,7 +76,7 @@ def test_a_note_that_cannot_be_written_does_not_hide_the_fault() -> None:
         def note(self, fault: Fault) -> None:
             raise from_aws("AccessDeniedException", fault.message)
 
-    noting = NoteFaults(Denied(), FakeClock(), refusal)
+    noting = NoteFaults(faults=Denied(), clock=FakeClock(), refusal=refusal)
 
     with pytest.raises(ClusterForbidden), noting("act", "batch-1"):
         raise ClusterForbidden("cannot", 403)

@@ -57,9 +57,9 @@ def done(order: str, at: int, **more: Any) -> str:
 
 def look(plane: Plane) -> list[dict[str, Any]]:
     """What one look orders."""
-    before = len(plane.wishes.sent)
+    before = len(plane.interruptions.sent)
     next_look(plane)
-    return [each["detail"] for each in plane.wishes.sent[before:]]
+    return [each["detail"] for each in plane.interruptions.sent[before:]]
 
 
 def next_look(plane: Plane) -> dict[str, int]:
@@ -68,7 +68,9 @@ def next_look(plane: Plane) -> dict[str, int]:
     for kind in ("Job", "Pod"):
         for document in plane.kubernetes.list(kind)[0]:
             state.update(kind, "ADDED", document)
-    order = OrderCheckpoints(plane.nodes, plane.losses, plane.wishes, plane.clock)
+    order = OrderCheckpoints(
+        nodes=plane.nodes, losses=plane.losses, interruptions=plane.interruptions, clock=plane.clock
+    )
     return order(CLUSTER, [plane.record()], state)
 
 
@@ -97,7 +99,7 @@ def test_the_interval_of_the_workload_is_honoured(mode: dict[str, Any]) -> None:
 
     assert order["order"] == f"periodic-{started}-1"
     assert (order["generation"], order["reason"]) == (0, "every 15 min, as the workload asks")
-    assert plane.wishes.sent[-1]["time"].startswith(
+    assert plane.interruptions.sent[-1]["time"].startswith(
         datetime.fromtimestamp((started + 15 * MINUTE) / 1000, UTC).isoformat()[:19]
     )
 
@@ -231,12 +233,12 @@ def test_observe_orders_when_it_is_due_and_not_at_its_next_check() -> None:
             super().send(envelope)
             ordered.set()
 
-    plane.wishes = Heard()
+    plane.interruptions = Heard()
     quiet = Quiet(objects=plane.kubernetes.objects, numbers=itertools.count(100))
 
     plane.observe(quiet)(CLUSTER, owner="me", until=plane.clock.now() + 2 * CHECK_MS)
 
-    (wish,) = plane.wishes.sent
+    (wish,) = plane.interruptions.sent
     assert wish["detail"]["order"] == f"periodic-{started}-1"
     assert plane.clock.now() == started + MINUTE
 
@@ -248,7 +250,7 @@ def test_observe_orders_and_remembers_what_was_saved() -> None:
     observe = plane.observe()
     state, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
     observe.check(CLUSTER, plane.kubernetes, state)
-    (wish,) = plane.wishes.sent
+    (wish,) = plane.interruptions.sent
     mark(plane, order=wish["detail"]["order"], done=done(wish["detail"]["order"], started + 99_000))
 
     plane.look()
@@ -335,7 +337,7 @@ def saves(plane: Plane, *numbers: int) -> None:
         answer = done(f"o-{n}", at, uri=f"s3://b/{n}.tar", image=f"repo/x:{n}")
         marks = {ORDER: f"o-{n}", DONE: answer}
         saved = {**pod, "metadata": {**pod["metadata"], "annotations": marks}}
-        migrate = plane.migrate()
+        migrate = plane.migrate_use_case()
         RecordCheckpoint(migrate.catalog, migrate.timeline)(plane.record(), saved, [saved])
 
 

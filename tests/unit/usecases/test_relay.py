@@ -24,9 +24,13 @@ class Relayed:
     def __init__(self, *changes: tuple[Workload | None, Workload]) -> None:
         kicks, self.commands, timeline = RecordedKicks(), RecordedCommands(), RecordedTimeline()
         bus, self.provisions = RecordedTimeline(), RecordedProvisions()
-        Relay(kicks, self.commands, self.provisions, timeline, bus)(
-            [StreamRecord(*pair, NOW) for pair in changes]
-        )
+        Relay(
+            kicks=kicks,
+            commands=self.commands,
+            provisions=self.provisions,
+            timeline=timeline,
+            bus=bus,
+        )([StreamRecord(*pair, NOW) for pair in changes])
         self.kicks, self.sent = kicks.roots, self.commands.sent
         self.told = [line.what for line in bus.lines]
         self.published, self.written, self.rows = bus, timeline, timeline.rows
@@ -100,7 +104,11 @@ def test_commands_are_grouped_by_cluster() -> None:
 def test_a_repeated_change_makes_equal_lines() -> None:
     bus = RecordedTimeline()
     relay = Relay(
-        RecordedKicks(), RecordedCommands(), RecordedProvisions(), RecordedTimeline(), bus
+        kicks=RecordedKicks(),
+        commands=RecordedCommands(),
+        provisions=RecordedProvisions(),
+        timeline=RecordedTimeline(),
+        bus=bus,
     )
 
     for now in (NOW, NOW + 5_000):

@@ -47,7 +47,12 @@ class Bucket:
 
     def swept(self) -> list[str]:
         """What a whole day of sweeps removes."""
-        removing = RemoveLeftovers(self.archives, self.migrations, self.workloads, self.clock)
+        removing = RemoveLeftovers(
+            archives=self.archives,
+            migrations=self.migrations,
+            workloads=self.workloads,
+            clock=self.clock,
+        )
         found = []
         for _ in range(len(LOOKS)):
             found += removing()
@@ -108,7 +113,12 @@ def test_nothing_goes_within_a_day() -> None:
     bucket = Bucket()
     bucket.runs(State.FINISHED)
     fresh = bucket.holds("move-0/p.tar", hours=0)
-    removing = RemoveLeftovers(bucket.archives, bucket.migrations, bucket.workloads, bucket.clock)
+    removing = RemoveLeftovers(
+        archives=bucket.archives,
+        migrations=bucket.migrations,
+        workloads=bucket.workloads,
+        clock=bucket.clock,
+    )
 
     for _ in range(OLD_MS // LOOK_MS):
         assert removing() == []
@@ -137,7 +147,12 @@ def test_archives_of_a_success_that_could_not_be_removed_go() -> None:
 
 def test_a_process_lists_a_part_of_the_bucket_once_in_its_turn() -> None:
     bucket = Bucket()
-    removing = RemoveLeftovers(bucket.archives, bucket.migrations, bucket.workloads, bucket.clock)
+    removing = RemoveLeftovers(
+        archives=bucket.archives,
+        migrations=bucket.migrations,
+        workloads=bucket.workloads,
+        clock=bucket.clock,
+    )
     bucket.clock.pass_ms(LOOK_MS * LOOKS.index(ID[0]) - bucket.clock.now() % (LOOK_MS * len(LOOKS)))
     removing()
     bucket.holds("move-0/p.tar")

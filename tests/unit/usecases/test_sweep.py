@@ -16,7 +16,7 @@ def test_a_quiet_deployment_is_left_in_peace() -> None:
     plane = Plane()
     plane.put(admitted())
 
-    swept = plane.sweep()()
+    swept = plane.sweep_use_case()()
 
     assert (swept.kicked, swept.drift) == ((), {})
     assert plane.kicks.roots == []
@@ -26,7 +26,7 @@ def test_a_root_with_pending_work_is_kicked() -> None:
     plane = Plane()
     plane.put(a_workload())
 
-    assert plane.sweep()().kicked == (ROOT,)
+    assert plane.sweep_use_case()().kicked == (ROOT,)
     assert plane.kicks.roots == [ROOT]
 
 
@@ -34,7 +34,7 @@ def test_a_root_with_quota_to_release_is_kicked() -> None:
     plane = Plane()
     plane.put(admitted(state=State.FINISHED))
 
-    swept = plane.sweep()()
+    swept = plane.sweep_use_case()()
 
     assert swept.kicked == (ROOT,)
     assert swept.drift == {}, "what waits for its release still holds its quota"
@@ -44,13 +44,13 @@ def test_held_work_is_not_kicked() -> None:
     plane = Plane()
     plane.put(a_workload(held=True))
 
-    assert plane.sweep()().kicked == ()
+    assert plane.sweep_use_case()().kicked == ()
 
 
 def test_a_lost_kick_costs_one_sweep() -> None:
     plane = Plane()
     plane.put(a_workload())
-    plane.sweep()()
+    plane.sweep_use_case()()
 
     plane.admit()(plane.kicks.roots.pop())
 
@@ -61,14 +61,14 @@ def test_quota_in_the_ledger_that_nobody_holds_is_drift() -> None:
     plane = Plane()
     plane.ledgers.ledgers[ROOT] = LedgerState(ROOT, 1, 0, {"a": {"spot|cpu": 500}})
 
-    assert plane.sweep()().drift == {ROOT: {"a|spot|cpu": 500}}
+    assert plane.sweep_use_case()().drift == {ROOT: {"a|spot|cpu": 500}}
 
 
 def test_quota_that_is_held_without_the_ledger_is_drift() -> None:
     plane = Plane()
     plane.workloads.write(admitted())
 
-    assert plane.sweep()().drift == {ROOT: {"a|spot|cpu": -1000}}
+    assert plane.sweep_use_case()().drift == {ROOT: {"a|spot|cpu": -1000}}
 
 
 def test_a_reservation_in_another_queue_than_charged_is_drift_in_both() -> None:
@@ -77,7 +77,7 @@ def test_a_reservation_in_another_queue_than_charged_is_drift_in_both() -> None:
     assert workload.reservation is not None
     plane.workloads.write(replace(workload, reservation=replace(workload.reservation, cq="b")))
 
-    assert plane.sweep()().drift == {ROOT: {"a|spot|cpu": 1000, "b|spot|cpu": -1000}}
+    assert plane.sweep_use_case()().drift == {ROOT: {"a|spot|cpu": 1000, "b|spot|cpu": -1000}}
 
 
 def test_a_ledger_that_moved_meanwhile_is_not_judged() -> None:
@@ -93,7 +93,7 @@ def test_a_ledger_that_moved_meanwhile_is_not_judged() -> None:
             return super().active(cluster, root)
 
     busy = Busy(plane.workloads.rows)
-    swept = replace(plane.sweep(), workloads=busy)()
+    swept = replace(plane.sweep_use_case(), workloads=busy)()
 
     assert busy.active(CLUSTER) == ["w1"]
     assert swept.drift == {}

@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from sluice.cedana.pods import VOID, restoring
-from sluice.cedana.reconciler import CedanaReconciler
-from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks, dependencies
@@ -37,55 +34,20 @@ from sluice.core.migrations.migration import eviction_id
 from sluice.core.migrations.pod_annotations import DONE, DRIVER, ORDER, RESTORE_FROM
 from sluice.core.migrations.restoring import RESTORE
 from sluice.core.migrations.victim_checkpoint import may_be_saved
-from sluice.ports import CatalogEdit, CheckpointReconciler, StreamRecord
-from sluice.usecases.admitting.admit import Admit
-from sluice.usecases.fleet import Fleet, beat
-from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
-from sluice.usecases.migrations.interrupt import Interrupt
-from sluice.usecases.migrations.migrate import Migrate
-from sluice.usecases.running.act import Act
+from sluice.ports import CatalogEdit, StreamRecord
+from sluice.usecases.fleet import beat
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
-from sluice.usecases.running.observe import compose_observe
-from sluice.usecases.running.order_checkpoints import OrderCheckpoints
-from sluice.usecases.upkeep.relay import Relay
-from sluice.usecases.upkeep.sweep import Sweep
-from sluice.usecases.upkeep.unanswered import Unanswered
 
 from tests.fakes import (
     INDEX,
     JOB_NAME,
-    FakeClock,
-    FakeKubernetes,
-    FixedPrices,
-    MemoryArchives,
-    MemoryCatalog,
-    MemoryLeases,
-    MemoryLedgers,
-    MemoryLogs,
-    MemoryLosses,
-    MemoryManifests,
-    MemoryMigrations,
-    MemoryNodes,
-    MemoryOfferings,
-    MemoryPools,
-    MemoryTaskTokens,
-    MemoryWorkloads,
-    RecordedCommands,
-    RecordedCompletions,
-    RecordedInterruptions,
-    RecordedKicks,
-    RecordedObservers,
-    RecordedProvisions,
-    RecordedTimeline,
+    CrashError,
 )
+from tests.memory_control_plane import MemoryControlPlane
 from tests.records import options_of
 from tests.unit.usecases.cedana import FakeCedana
 
 CLUSTER, ROOT = "batch-1", "cohort"
-
-
-class Crash(Exception):
-    """The process ends here: nothing after this call happens."""
 
 
 class Fragile:
@@ -101,30 +63,13 @@ class Fragile:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._dice.random() < self._chance:
-                raise Crash
+                raise CrashError
             answer = inner(*args, **kwargs)
             if self._dice.random() < self._chance:
-                raise Crash
+                raise CrashError
             return Fragile(answer, self._dice, self._chance) if name == "cluster" else answer
 
         return call
-
-
-class Inline:
-    """A thread pool without threads, so that a run is a function of its seed."""
-
-    def map(self, do: Any, items: Any) -> list[Any]:
-        return [do(item) for item in items]
-
-    def submit(self, do: Any, *args: Any) -> Future[Any]:
-        done = Future[Any]()
-        try:
-            done.set_result(do(*args))
-        except Crash:
-            raise
-        except Exception as error:  # noqa: BLE001, as a thread would
-            done.set_exception(error)
-        return done
 
 
 def queue(name: str, nominal: int, **spec: Any) -> dict[str, Any]:
@@ -201,17 +146,6 @@ MANIFEST = {
 
 
 @dataclass(frozen=True)
-class Served:
-    """The same service for every cluster."""
-
-    service: Any
-
-    def of(self, cluster: str) -> Any:
-        assert cluster
-        return self.service
-
-
-@dataclass(frozen=True)
 class Gone:
     """EC2, when it is asked for machines that are gone, and the queue in which its word ends."""
 
@@ -227,7 +161,7 @@ class Gone:
 
 
 @dataclass
-class World:
+class World(MemoryControlPlane):
     seed: int
     crashes: float = 0.02
     queues: tuple[dict[str, Any], ...] = (queue("a", 2), queue("b", 1))
@@ -247,18 +181,11 @@ class World:
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        self.clock = FakeClock()
-        self.workloads = MemoryWorkloads()
-        self.catalog = MemoryCatalog()
-        self.ledgers = MemoryLedgers(self.workloads, self.catalog)
-        self.catalog.ledgers = self.ledgers
-        self.manifests = MemoryManifests()
-        self.kubernetes = FakeKubernetes()
+        MemoryControlPlane.__init__(self)
+        self.bus = self.timeline
         self.cedana = FakeCedana(self.kubernetes, self.dice)
         self.kubernetes.lingers = lambda: self.dice.random() < self.lingering
         self.failed_by_itself: set[tuple[str, int]] = set()
-        self.kicks, self.commands = RecordedKicks(), RecordedCommands()
-        self.timeline, self.observers = RecordedTimeline(), RecordedObservers()
         put = [("ResourceFlavor", "spot", FLAVOR), ("Cluster", CLUSTER, {"spec": {}})]
         put += [("LocalQueue", "team/queue", LOCAL_QUEUE)]
         if self.with_cedana:
@@ -275,12 +202,7 @@ class World:
         self.saved_seen = {""}
         self.parts_seen: dict[str, set[str]] = {}
         self.adopted_seen: set[str] = set()
-        self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
         beat(self.nodes, CLUSTER, self.clock.now())
-        self.migrations, self.offerings = MemoryMigrations(), MemoryOfferings()
-        self.archives = MemoryArchives()
-        self.losses, self.wishes = MemoryLosses(), RecordedInterruptions()
-        self.pools, self.provisions = MemoryPools(), RecordedProvisions()
 
     def fragile(self, port: Any) -> Any:
         return Fragile(port, self.dice, self.crashes)
@@ -318,34 +240,13 @@ class World:
         self.manifests.put_many({workload.manifest_key: {**MANIFEST, "spec": spec}})
         self.workloads.create(dependencies.blocked(workload))
 
-    def migrate(self, fragile: Any = lambda port: port) -> Migrate:
-        return Migrate(
-            fragile(self.workloads), fragile(self.migrations), self.archives, self.timeline,
-            self.nodes, self.clock,
-        )  # fmt: skip
-
-    def weigh(self, fragile: Any = lambda port: port) -> AssessCheckpoint:
-        return AssessCheckpoint(self.nodes, fragile(self.migrations), self.clock)
-
-    def reconcilers(
-        self, fragile: Any = lambda port: port
-    ) -> dict[CheckpointMode, CheckpointReconciler]:
-        reconciler = CedanaReconciler(
-            fragile(self.workloads), self.timeline, self.clock, Served(fragile(self.cedana))
-        )
-        return {CheckpointMode.CEDANA: reconciler}
-
-    def order_checkpoints(self) -> OrderCheckpoints:
-        return OrderCheckpoints(self.nodes, self.losses, self.wishes, self.clock)
+    def detect_lost_nodes(self) -> DetectLostNodes:
+        return DetectLostNodes(Gone(self), Gone(self))
 
     # One step of each Lambda, on ports that may crash.
 
     def admit(self) -> None:
-        f = self.fragile
-        use = Admit(
-            f(self.workloads), f(self.ledgers), self.catalog, f(self.kicks), self.clock,
-            self.pools, Fleet(self.nodes, self.clock), pool=Inline(),
-        )  # fmt: skip
+        use = self.admit_use_case(self.fragile)
         self._run(lambda: use(ROOT))
 
     def act(self) -> None:
@@ -353,12 +254,7 @@ class World:
             return
         position = self.dice.randrange(len(self.commands.sent))
         cluster, ids = self.commands.sent[position]
-        f = self.fragile
-        use = Act(
-            f(self.workloads), f(self.manifests), self.catalog, f(self.kubernetes),
-            self.observers, self.clock, self.migrate(f), self.weigh(f), self.offerings, self.pools,
-            reconcilers=self.reconcilers(f), pool=Inline(),
-        )  # fmt: skip
+        use = self.act_use_case(self.fragile)
         self._run(lambda: use(cluster, ids))
         if self.dice.random() < 0.7:  # otherwise the message comes again
             self.commands.sent.pop(position)
@@ -367,34 +263,21 @@ class World:
         fresh = self.workloads.changed[self.streamed :]
         self.streamed = len(self.workloads.changed)
         kept = [pair for pair in fresh if self.dice.random() < 0.8]  # the rest is lost
-        use = Relay(
-            self.fragile(self.kicks), self.commands, self.provisions, self.timeline, self.timeline
-        )
+        use = self.relay_use_case(self.fragile)
         self._run(lambda: use([StreamRecord(*pair, self.clock.now()) for pair in kept]))
 
     def observe(self) -> None:
-        f = self.fragile
-        use = compose_observe(
-            workloads=f(self.workloads), clusters=self.kubernetes, commands=self.commands,
-            nodes=self.nodes, archive=self.logs, leases=self.leases, prices=FixedPrices(),
-            clock=self.clock, migrate=self.migrate(f), order_checkpoints=self.order_checkpoints(),
-            detect_lost_nodes=DetectLostNodes(Gone(self), Gone(self)), pods_ready_ms=10**9,
-            pool=Inline(),
-        )  # fmt: skip
+        use = self.observe_use_case(self.fragile, pods_ready_ms=10**9)
 
         def once() -> ClusterState:
-            seen, *_ = use.reconcile(CLUSTER, f(self.kubernetes))
+            seen, *_ = use.reconcile(CLUSTER, self.fragile(self.kubernetes))
             beat(self.nodes, CLUSTER, self.clock.now())
             return seen
 
         self._run(once)
 
     def sweep(self) -> None:
-        unanswered = Unanswered(
-            self.workloads, MemoryTaskTokens(), RecordedCompletions(), self.clock
-        )
-        use = Sweep(self.workloads, self.ledgers, self.catalog, self.kicks, self.clock, unanswered)
-        assert not use().drift
+        assert not self.sweep_use_case()().drift
 
     def machines(self) -> None:
         """EC2 warns of a machine's end, or just ends it; its word comes late, twice, or never."""
@@ -421,12 +304,8 @@ class World:
         if not self.news:
             return
         position = self.dice.randrange(len(self.news))
-        event, f = self.news[position], self.fragile
-        use = Interrupt(
-            f(self.workloads), self.catalog, f(self.kubernetes), self.nodes, f(self.offerings),
-            self.losses, f(self.migrations), self.timeline, self.clock, self.pools, self.ledgers,
-            pool=Inline(),
-        )  # fmt: skip
+        event = self.news[position]
+        use = self.interrupt_use_case(self.fragile)
         if self.dice.random() < 0.9:  # otherwise it is lost
             self._run(lambda: use(event, account="1", region="r"))
         if self.dice.random() < 0.7:  # otherwise it comes again
@@ -669,11 +548,7 @@ class World:
             self.observe()
             while self.commands.sent:
                 cluster, ids = self.commands.sent.pop()
-                Act(
-                    self.workloads, self.manifests, self.catalog, self.kubernetes,
-                    self.observers, self.clock, self.migrate(), self.weigh(), self.offerings,
-                    self.pools, reconcilers=self.reconcilers(), pool=Inline(),
-                )(cluster, ids)  # fmt: skip
+                self.act_use_case()(cluster, ids)
             for _ in range(5):
                 self.finish_one()
             self.check()
@@ -759,5 +634,5 @@ class World:
     def _run(self, do: Any) -> None:
         try:
             do()
-        except Crash:
+        except CrashError:
             return

@@ -156,7 +156,7 @@ def faults() -> DynamoDBFaults:
 def noting() -> NoteFaults:
     from sluice.usecases.upkeep.note_faults import NoteFaults
 
-    return NoteFaults(faults(), clock(), refusal)
+    return NoteFaults(faults=faults(), clock=clock(), refusal=refusal)
 
 
 @cache
@@ -188,7 +188,14 @@ def migrations() -> DynamoDBMigrations:
 def migrate() -> Migrate:
     from sluice.usecases.migrations.migrate import Migrate
 
-    return Migrate(workloads(), migrations(), archives(), timeline(), nodes(), clock())
+    return Migrate(
+        workloads=workloads(),
+        migrations=migrations(),
+        archives=archives(),
+        timeline=timeline(),
+        nodes=nodes(),
+        clock=clock(),
+    )
 
 
 def migrate_with_cedana() -> Migrate:
@@ -197,14 +204,21 @@ def migrate_with_cedana() -> Migrate:
 
     told = {CheckpointMode.CEDANA: lambda uri: retire(cedanas(), uri)}
     kept = CheckpointArchives(client("s3"), lambda: client("ecr"), checkpoints(), told)
-    return Migrate(workloads(), migrations(), kept, timeline(), nodes(), clock())
+    return Migrate(
+        workloads=workloads(),
+        migrations=migrations(),
+        archives=kept,
+        timeline=timeline(),
+        nodes=nodes(),
+        clock=clock(),
+    )
 
 
 @cache
 def weigh() -> AssessCheckpoint:
     from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint
 
-    return AssessCheckpoint(nodes(), migrations(), clock())
+    return AssessCheckpoint(nodes=nodes(), migrations=migrations(), clock=clock())
 
 
 @cache
@@ -221,12 +235,16 @@ def checkpoints() -> str:
 def remove_leftovers() -> RemoveLeftovers:
     from sluice.usecases.running.remove_leftovers import RemoveLeftovers
 
-    return RemoveLeftovers(archives(), migrations(), workloads(), clock())
+    return RemoveLeftovers(
+        archives=archives(), migrations=migrations(), workloads=workloads(), clock=clock()
+    )
 
 
 @cache
 def cedanas() -> CedanaServices:
-    return CedanaServices(catalog(), lambda: client("secretsmanager"), clock())
+    return CedanaServices(
+        catalog=catalog(), secrets=lambda: client("secretsmanager"), clock=clock()
+    )
 
 
 @cache
@@ -238,7 +256,9 @@ def interruptions() -> SQSInterruptions:
 def order_checkpoints() -> OrderCheckpoints:
     from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 
-    return OrderCheckpoints(nodes(), losses(), interruptions(), clock())
+    return OrderCheckpoints(
+        nodes=nodes(), losses=losses(), interruptions=interruptions(), clock=clock()
+    )
 
 
 @cache
@@ -291,7 +311,14 @@ def observers() -> LambdaObservers:
 def submit() -> Submit:
     from sluice.usecases.admitting.submit import Submit
 
-    return Submit(workloads(), manifests(), catalog(), clock(), task_tokens(), completions())
+    return Submit(
+        workloads=workloads(),
+        manifests=manifests(),
+        catalog=catalog(),
+        clock=clock(),
+        tokens=task_tokens(),
+        completions=completions(),
+    )
 
 
 @cache
@@ -299,8 +326,17 @@ def admit() -> Admit:
     from sluice.usecases.admitting.admit import Admit
     from sluice.usecases.fleet import Fleet
 
-    fleet = Fleet(nodes(), clock())
-    return Admit(workloads(), ledgers(), catalog(), kicks(), clock(), pools(), fleet, recordings())
+    fleet = Fleet(nodes=nodes(), clock=clock())
+    return Admit(
+        workloads=workloads(),
+        ledgers=ledgers(),
+        catalog=catalog(),
+        kicks=kicks(),
+        clock=clock(),
+        pools=pools(),
+        fleet=fleet,
+        recordings=recordings(),
+    )
 
 
 def stream_record(change: Mapping[str, Any]) -> StreamRecord:
@@ -314,7 +350,9 @@ def relay() -> Relay:
 
     omitted = frozenset(os.environ.get(environment.EVENTS_OMITTED, "").split(",")) - {""}
     bus = EventBridgeBus(client("events"), os.environ[environment.BUS_NAME], omitted)
-    return Relay(kicks(), commands(), provisions(), timeline(), bus)
+    return Relay(
+        kicks=kicks(), commands=commands(), provisions=provisions(), timeline=timeline(), bus=bus
+    )
 
 
 @cache
@@ -323,18 +361,22 @@ def act() -> Act:
     from sluice.usecases.running.act import Act
 
     return Act(
-        workloads(),
-        manifests(),
-        catalog(),
-        clusters(),
-        observers(),
-        clock(),
-        migrate_with_cedana(),
-        weigh(),
-        offerings(),
-        pools(),
-        checkpoints(),
-        {CheckpointMode.CEDANA: CedanaReconciler(workloads(), timeline(), clock(), cedanas())},
+        workloads=workloads(),
+        manifests=manifests(),
+        catalog=catalog(),
+        clusters=clusters(),
+        observers=observers(),
+        clock=clock(),
+        migrate=migrate_with_cedana(),
+        weigh=weigh(),
+        offerings=offerings(),
+        pools=pools(),
+        checkpoints=checkpoints(),
+        reconcilers={
+            CheckpointMode.CEDANA: CedanaReconciler(
+                workloads=workloads(), timeline=timeline(), clock=clock(), apis=cedanas()
+            )
+        },
     )
 
 
@@ -343,17 +385,17 @@ def interrupt() -> Interrupt:
     from sluice.usecases.migrations.interrupt import Interrupt
 
     return Interrupt(
-        workloads(),
-        catalog(),
-        clusters(),
-        nodes(),
-        offerings(),
-        losses(),
-        migrations(),
-        timeline(),
-        clock(),
-        pools(),
-        ledgers(),
+        workloads=workloads(),
+        catalog=catalog(),
+        clusters=clusters(),
+        nodes=nodes(),
+        offerings=offerings(),
+        losses=losses(),
+        migrations=migrations(),
+        timeline=timeline(),
+        clock=clock(),
+        pools=pools(),
+        ledgers=ledgers(),
     )
 
 
@@ -405,7 +447,15 @@ def observe() -> Observe:
 def provision() -> Provision:
     from sluice.usecases.capacity.provision import Provision
 
-    return Provision(workloads(), catalog(), clusters(), offerings(), pools(), commands(), clock())
+    return Provision(
+        workloads=workloads(),
+        catalog=catalog(),
+        clusters=clusters(),
+        offerings=offerings(),
+        pools=pools(),
+        commands=commands(),
+        clock=clock(),
+    )
 
 
 @cache
@@ -420,8 +470,17 @@ def sweep() -> Sweep:
     from sluice.usecases.upkeep.sweep import Sweep
     from sluice.usecases.upkeep.unanswered import Unanswered
 
-    unanswered = Unanswered(workloads(), task_tokens(), completions(), clock())
-    return Sweep(workloads(), ledgers(), catalog(), kicks(), clock(), unanswered)
+    unanswered = Unanswered(
+        workloads=workloads(), tokens=task_tokens(), completions=completions(), clock=clock()
+    )
+    return Sweep(
+        workloads=workloads(),
+        ledgers=ledgers(),
+        catalog=catalog(),
+        kicks=kicks(),
+        clock=clock(),
+        unanswered=unanswered,
+    )
 
 
 @cache
@@ -439,7 +498,9 @@ def complete() -> Complete:
     from sluice.usecases.upkeep.complete import Complete
 
     tasks = StepFunctions(client("stepfunctions"))
-    return Complete(workloads(), task_tokens(), tasks, timeline(), clock())
+    return Complete(
+        workloads=workloads(), tokens=task_tokens(), tasks=tasks, timeline=timeline(), clock=clock()
+    )
 
 
 @cache
@@ -447,8 +508,14 @@ def answer() -> AnswerByEvent:
     from sluice.usecases.steering.answer import AnswerByEvent
     from sluice.usecases.steering.checks import Answer
 
-    recorded = Answer(workloads(), kicks(), clock())
-    return AnswerByEvent(recorded, catalog(), workloads(), timeline(), clock())
+    recorded = Answer(workloads=workloads(), kicks=kicks(), clock=clock())
+    return AnswerByEvent(
+        answer=recorded,
+        catalog=catalog(),
+        workloads=workloads(),
+        timeline=timeline(),
+        clock=clock(),
+    )
 
 
 @cache
@@ -510,29 +577,42 @@ def api() -> Api:
         recordings=recordings(),
         clusters=clusters(),
     )
-    apply = Apply(catalog(), ledgers(), workloads(), kicks(), nodes(), clock())
+    apply = Apply(
+        catalog=catalog(),
+        ledgers=ledgers(),
+        workloads=workloads(),
+        kicks=kicks(),
+        nodes=nodes(),
+        clock=clock(),
+    )
     return Api(
-        catalog(),
-        query,
-        Explain(query),
-        Accounts(query),
-        Costs(query),
-        Shares(query),
-        Status(query),
-        Steer(query, workloads(), catalog(), kicks(), clock()),
-        apply,
-        WhatIf(query),
-        Checkup(query),
-        MigrationRequests(
-            query,
-            migrations(),
-            archives(),
-            interruptions(),
-            clock(),
+        catalog=catalog(),
+        query=query,
+        explain=Explain(query),
+        accounts=Accounts(query),
+        costs=Costs(query),
+        shares=Shares(query),
+        status=Status(query),
+        steer=Steer(
+            query=query, workloads=workloads(), catalog=catalog(), kicks=kicks(), clock=clock()
         ),
-        Answer(workloads(), kicks(), clock()),
-        DeclareLost(workloads(), catalog(), nodes(), kicks(), clock()),
-        Drain(workloads(), catalog(), kicks(), apply),
-        LedgerAudit(query),
-        DeadLetterOffice(dead_letters(), consumers(), faults(), clock()),
+        apply=apply,
+        whatif=WhatIf(query),
+        checkup=Checkup(query),
+        migrations=MigrationRequests(
+            query=query,
+            migrations=migrations(),
+            archives=archives(),
+            interruptions=interruptions(),
+            clock=clock(),
+        ),
+        answer=Answer(workloads=workloads(), kicks=kicks(), clock=clock()),
+        declare_lost=DeclareLost(
+            workloads=workloads(), catalog=catalog(), nodes=nodes(), kicks=kicks(), clock=clock()
+        ),
+        drain=Drain(workloads=workloads(), catalog=catalog(), kicks=kicks(), apply=apply),
+        ledger_audit=LedgerAudit(query),
+        dead_letters=DeadLetterOffice(
+            letters=dead_letters(), consumers=consumers(), faults=faults(), clock=clock()
+        ),
     )

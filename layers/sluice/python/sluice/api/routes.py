@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_SELECTOR = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Api:
     """The use cases behind the api."""
 

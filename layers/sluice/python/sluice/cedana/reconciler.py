@@ -29,7 +29,7 @@ from sluice.usecases.migrations.stop_run import find
 AT_ONCE_SECONDS = 1  # never 0: Kubernetes would forget the pod before its node has ended it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CedanaReconciler:
     """Raises CheckpointServiceError or ClusterError; the next look goes on from there."""
 

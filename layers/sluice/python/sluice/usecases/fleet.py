@@ -29,7 +29,7 @@ def counted_at(nodes: Nodes, cluster: str) -> int:
     return max((int(node.get("seen_at", 0)) for node in nodes.of(cluster)), default=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fleet:
     """Inventories are kept for some seconds; heartbeats are read each time."""
 

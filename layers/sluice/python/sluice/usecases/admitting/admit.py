@@ -74,7 +74,7 @@ class Outcome:
     unrecorded: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Admit:
     """`heads` bounds how many workloads of one ClusterQueue a cycle looks at.
 

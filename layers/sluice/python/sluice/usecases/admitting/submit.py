@@ -77,7 +77,7 @@ class Judged:
     token: str = field(default="", repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Submit:
     """A message is done only when its durable record exists; neighbours do not disturb it."""
 

@@ -48,7 +48,7 @@ class Provisioned:
     without_karpenter: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Provision:
     """Plans are replaced as a whole and commands name no content, so everything may repeat."""
 

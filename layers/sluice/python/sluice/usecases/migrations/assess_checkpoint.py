@@ -15,7 +15,7 @@ from sluice.ports import Clock, Cluster, Clusters, Migrations, Nodes
 from sluice.usecases.migrations.stop_run import find, pods_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AssessCheckpoint:
     """The machines tell what they can do, earlier checkpoints what saving takes.
 

@@ -19,7 +19,7 @@ MOST_PIECES = 512
 """Archives in the catalogue of one workload, some 300 bytes each, of the 400 kB of an item."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckpointCatalog:
     """Every method may be repeated; what fails to be removed is tried again later."""
 

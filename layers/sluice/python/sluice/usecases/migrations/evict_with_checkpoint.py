@@ -23,7 +23,7 @@ from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.migrations.stop_run import pods_of, stop
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvictWithCheckpoint:
     """Level-triggered like `act`: looks at record and cluster, and does what is due."""
 

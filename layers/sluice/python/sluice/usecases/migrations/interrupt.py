@@ -70,7 +70,7 @@ class NoticeOutcome:
     repeated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Interrupt:
     """Every effect is conditional or idempotent: an event may come late, often, or not at all."""
 
@@ -89,7 +89,9 @@ class Interrupt:
 
     @property
     def assess(self) -> AssessCheckpoint:
-        return AssessCheckpoint(self.nodes, self.migrations, self.clock, self.clusters)
+        return AssessCheckpoint(
+            nodes=self.nodes, migrations=self.migrations, clock=self.clock, clusters=self.clusters
+        )
 
     @property
     def machines(self) -> MachinesAtRisk:

@@ -24,7 +24,7 @@ class MachineAtRisk:
     at_risk: tuple[AtRisk, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MachinesAtRisk:
     workloads: Workloads
     catalog: Catalog

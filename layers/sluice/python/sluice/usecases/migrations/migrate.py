@@ -64,7 +64,7 @@ DUMPED_GRACE_SECONDS = 1
 """What is left of a process after its dump is lost anyway, so it is ended at once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Migrate:
     """Level-triggered like `act`: looks at record and cluster, and does what is due."""
 

@@ -37,7 +37,7 @@ from sluice.usecases.migrations.stop_run import stop
 Migrating = Sequence[tuple[AtRisk, Migration]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RetireMachine:
     workloads: Workloads
     catalog: Catalog

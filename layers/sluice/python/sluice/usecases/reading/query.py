@@ -88,7 +88,7 @@ class Filters:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Query:
     """Reads only.
 

@@ -69,7 +69,7 @@ PERMANENT = {400, 403, 404, 405, 413, 422}
 NOT_FOUND, NO_SUCH_KIND = 404, "page not found"  # other 404s name a missing namespace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Act:
     """Level-triggered: does what each record still asks for, so repeats are harmless."""
 
@@ -107,7 +107,9 @@ class Act:
         if wanted or moving:
             self.observers.wake(cluster_name)
         if unwanted:
-            end = EvictWithCheckpoint(self.migrate, self.weigh, self.catalog, self.clock)
+            end = EvictWithCheckpoint(
+                migrate=self.migrate, weigh=self.weigh, catalog=self.catalog, clock=self.clock
+            )
             stopped = self.each(lambda w: end(cluster, w), unwanted)
             self.workloads.apply([change for change in stopped if isinstance(change, Change)])
             troubles += failures(unwanted, stopped)

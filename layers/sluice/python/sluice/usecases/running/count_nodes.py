@@ -10,7 +10,7 @@ from sluice.ports import Cluster, Document, Nodes, Prices
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CountNodes:
     nodes: Nodes
     prices: Prices

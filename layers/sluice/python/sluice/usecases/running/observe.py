@@ -45,7 +45,7 @@ PODS_READY_MS = 900_000
 LOG_THREADS = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Observe:
     """Records follow the events of the cluster; a full comparison now and then repairs the rest."""
 
@@ -67,7 +67,14 @@ class Observe:
 
         Raises ClusterError when the cluster does not answer; records then stay as they are.
         """
-        lease = ObserverLease(self.leases, self.clock, name, owner, until, self.logs)
+        lease = ObserverLease(
+            leases=self.leases,
+            clock=self.clock,
+            cluster=name,
+            owner=owner,
+            until=until,
+            logs=self.logs,
+        )
         archived = lease.take()
         try:
             cluster = self.clusters.cluster(name)
@@ -94,7 +101,9 @@ class Observe:
         `due`: when each workload is to be checkpointed next (epoch ms).
         """
         until, ended = lease.until, lease.ended
-        events = ClusterEvents(cluster, self.clock, until, ended, self.problems)
+        events = ClusterEvents(
+            cluster=cluster, clock=self.clock, until=until, ended=ended, problems=self.problems
+        )
         events.follow(versions)
         checked = resent = self.clock.now()
         counted = 0
@@ -215,7 +224,12 @@ def compose_observe(
 ) -> Observe:
     """The use case with its parts, which share the archive of logs and the list of problems."""
     problems = Problems()
-    logs = ArchiveLogs(archive, clock, problems, pool or ThreadPoolExecutor(LOG_THREADS))
+    logs = ArchiveLogs(
+        archive=archive,
+        clock=clock,
+        problems=problems,
+        pool=pool or ThreadPoolExecutor(LOG_THREADS),
+    )
     return Observe(
         workloads=workloads,
         clusters=clusters,
@@ -225,10 +239,16 @@ def compose_observe(
         clock=clock,
         migrate=migrate,
         update=UpdateRecords(
-            workloads, commands, clock, migrate, logs, problems, pods_ready_ms=pods_ready_ms
+            workloads=workloads,
+            commands=commands,
+            clock=clock,
+            migrate=migrate,
+            logs=logs,
+            problems=problems,
+            pods_ready_ms=pods_ready_ms,
         ),
         logs=logs,
-        count_nodes=CountNodes(nodes, prices, detect_lost_nodes),
+        count_nodes=CountNodes(nodes=nodes, prices=prices, detect_lost=detect_lost_nodes),
         order_checkpoints=order_checkpoints,
         problems=problems,
     )

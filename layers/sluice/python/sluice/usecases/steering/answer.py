@@ -22,7 +22,7 @@ DETAIL_TYPE = "Admission Check Answered"
 FIELDS = ("token", "state", "message")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AnswerByEvent:
     """Take an answer from the queue `answers`; a refusal goes to the timeline.
 

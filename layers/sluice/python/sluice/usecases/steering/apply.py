@@ -37,7 +37,7 @@ IN_USE_SHOWN = 5
 MAX_WRITES = 99  # one transaction takes 100 items; one is the version of the whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Apply:
     """`ledgers` and `workloads` say what is in use; changed roots are kicked.
 

@@ -26,7 +26,7 @@ MOST_TEXT = 500
 MOST_ANSWERS = 100  # of all checks to one generation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Answer:
     workloads: Workloads
     kicks: Kicks

@@ -25,7 +25,7 @@ LOOK_SECONDS: Final = 20  # hidden from others while somebody looks
 HAND_SECONDS: Final = 60  # longer than a request may take: nobody else hands out the same one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeadLetterOffice:
     """A letter is removed only after the function of its queue has dealt with it.
 

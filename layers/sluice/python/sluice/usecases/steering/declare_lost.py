@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST = 500  # records that one request changes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeclareLost:
     """Silence cannot be told from running, so only a person may say that nothing runs any more.
 

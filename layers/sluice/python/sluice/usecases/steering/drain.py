@@ -21,7 +21,7 @@ MOST: Final = 500  # records that one request changes
 CORDONED_BY: Final = "sluice.dev/cordoned-by"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Drain:
     """A cordon is `spec.cordoned` of the Cluster object; applying it without that ends the cordon.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sluice.usecases.reading.query import Query
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MigrationRequests:
     """Wishes go the way of EC2's notices, so that one function alone begins moves."""
 

@@ -39,7 +39,7 @@ class Decision:
     result: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Steer:
     """Changes are conditional on the record they were decided on; a lost race decides anew."""
 

@@ -20,7 +20,7 @@ class Told:
     refused: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Complete:
     """The record decides, a message only says where to look; every answer may come twice."""
 

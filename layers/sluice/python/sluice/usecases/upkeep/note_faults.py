@@ -14,7 +14,7 @@ from sluice.ports import Clock, Faults
 MESSAGE_LENGTH = 1_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NoteFaults:
     """`refusal` tells AWS's refusals from other errors, and what they say."""
 

@@ -10,7 +10,7 @@ from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, is_mig
 from sluice.ports import Bus, Commands, Kicks, Provisions, StreamRecord, Timeline
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Relay:
     """Decides nothing; every effect may be lost or repeated without harm."""
 

@@ -23,7 +23,7 @@ class Swept:
     drift: Mapping[str, Mapping[str, int]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sweep:
     workloads: Workloads
     ledgers: Ledgers

@@ -13,7 +13,7 @@ LOOKS = "abcdefghijklmnopqrstuvwxyz234567"  # the first characters of ids, one a
 MINUTE_MS = 60_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Unanswered:
     """Each task is looked at about twice an hour; reads no token."""
 
