@@ -14,7 +14,7 @@ from infra import code
 from infra.drills import Drills
 from infra.function import SluiceFunction
 from infra.functions import FUNCTIONS, FunctionShape
-from infra.policies import Policies
+from infra.policies import CallerPolicies
 from infra.published import Published
 from infra.queues import Queues, restrict_senders
 from infra.rules import accept_submissions, hear_answers, hear_of_ends, hear_of_machines
@@ -63,7 +63,7 @@ class ControlStack(cdk.Stack):
             Drills(self, "Drills", name=configuration.name) if configuration.drills else None
         )
         api = self.functions.get("api")
-        self._policies = Policies(
+        self._policies = CallerPolicies(
             self,
             "Policies",
             prefix=configuration.parameter_prefix,

@@ -10,7 +10,7 @@ from constructs import Construct
 from infra.queues import Queues
 
 
-class Policies(Construct):
+class CallerPolicies(Construct):
     """`arns` by name: `submitter` for everybody who sends and steers work, `operator` besides it.
 
     They are published, so that nobody writes them by hand: a right to invoke `api` without the
