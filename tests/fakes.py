@@ -15,6 +15,7 @@ from typing import Any
 
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.quarantine import Ban
+from sluice.core.jobs import gang_start
 from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
@@ -651,7 +652,32 @@ class FakeKubernetes:
         if document["kind"] == "Pod":
             made.setdefault("status", {"phase": "Pending"})
         self.objects[key] = made
+        if document["kind"] == "ConfigMap":
+            self._start_held(made)
         return made
+
+    def _start_held(self, config_map: Document) -> None:
+        """The kubelets: containers that read the ConfigMap start, where their pods are bound."""
+        of = config_map["metadata"]["labels"]["sluice.dev/workload"]
+        for key, pod in list(self.objects.items()):
+            mine = key[0] == "Pod" and pod["metadata"]["labels"].get("sluice.dev/workload") == of
+            bound = mine and bool(pod["spec"].get("nodeName"))
+            if bound and pod["status"]["phase"] == "Pending" and not self._is_held(pod):
+                self.objects[key] = {**pod, "status": self._status_of(pod)}
+                if job := self._job_of(pod):
+                    self._count(key[1], job["metadata"]["name"])
+
+    def _is_held(self, pod: Document) -> bool:
+        """Whether its node waits for the ConfigMap of its gang, of which there is none yet."""
+        labels = pod["metadata"].get("labels") or {}
+        if INDEX not in labels or not gang_start.size_of([pod]):
+            return False
+        of, generation = labels["sluice.dev/workload"], int(labels["sluice.dev/generation"])
+        name = gang_start.config_map_name(of, generation)
+        found = self.objects.get(("ConfigMap", pod["metadata"]["namespace"], name))
+        job = self._job_of(pod)
+        owners = found["metadata"]["ownerReferences"] if found else ()
+        return not any(job and owner["uid"] == job["metadata"]["uid"] for owner in owners)
 
     def get(self, kind: str, namespace: str, name: str) -> Document | None:
         return self.objects.get((kind, namespace, name))
@@ -824,8 +850,9 @@ class FakeKubernetes:
     def node(self, full: Container[str] = ()) -> str:
         """A node that takes pods and is not `full`; bought if there is none."""
         for (kind, _, name), each in self.objects.items():
-            able = name not in self.dead and not each["spec"].get("unschedulable")
-            if kind == "Node" and able and name not in full:
+            if kind != "Node" or name in full:
+                continue
+            if name not in self.dead and not each["spec"].get("unschedulable"):
                 return name
         number = next(self.numbers)
         name, labels = f"node-{number}", {
@@ -845,8 +872,10 @@ class FakeKubernetes:
     def provide(self) -> None:
         """Karpenter and the scheduler: pods that wait get a node."""
         for key, each in list(self.objects.items()):
+            if key[0] != "Pod" or each["spec"].get("nodeName"):
+                continue
             gated = each["spec"].get("schedulingGates")
-            if key[0] == "Pod" and each["status"]["phase"] == "Pending" and not gated:
+            if each["status"]["phase"] == "Pending" and not gated:
                 self.objects[key] = self._scheduled(each)
                 if job := self._job_of(each):
                     self._count(key[1], job["metadata"]["name"])
@@ -957,12 +986,17 @@ class FakeKubernetes:
             siblings = self._pods_of(metadata["namespace"], metadata["labels"][JOB_NAME])
             taken = {each["spec"].get("nodeName", "") for each in siblings}
         spec = {**pod["spec"], "nodeName": self.node(taken)}
-        status: Document = {"phase": "Running"}
-        if (metadata.get("annotations") or {}).get("sluice.dev/restore-from") in self.damaged:
-            ended = {"exitCode": 128, "reason": "StartError", "message": "criu restore failed"}
-            container = {"name": "main", "state": {"terminated": ended}}
-            status = {"phase": "Failed", "containerStatuses": [container]}
+        status = {"phase": "Pending"} if self._is_held(pod) else self._status_of(pod)
         return {**pod, "spec": spec, "status": status}
+
+    def _status_of(self, pod: Document) -> Document:
+        """Of a pod whose containers start."""
+        restored = (pod["metadata"].get("annotations") or {}).get("sluice.dev/restore-from")
+        if restored not in self.damaged:
+            return {"phase": "Running"}
+        ended = {"exitCode": 128, "reason": "StartError", "message": "criu restore failed"}
+        container = {"name": "main", "state": {"terminated": ended}}
+        return {"phase": "Failed", "containerStatuses": [container]}
 
 
 JOB_NAME = "batch.kubernetes.io/job-name"

@@ -45,7 +45,7 @@ class Launcher:
         """
         if not self.site.isolation.available:
             return self._launch_on_machine(container, restarts)
-        variables, name = self._variables(container), container["name"]
+        variables, name = self.variables(container), container["name"]
         words = [*container["command"], *container.get("args", [])]
         self.site.isolation.start_afresh(self.folder.layers(name))
         self.folder.termination_message(name).write_bytes(b"")
@@ -96,7 +96,7 @@ class Launcher:
         if self.site.isolation.available:
             return Launch(
                 argv=command,
-                env=self._environment(container, self._variables(container), {}),
+                env=self._environment(container, self.variables(container), {}),
                 cwd=Path(container.get("workingDir") or HOME),
                 log=LOGS / "hook.log",
                 root=self.folder.root,
@@ -105,7 +105,7 @@ class Launcher:
         mounts = self._mounts(container)
         return Launch(
             argv=[rewrite(word, mounts) for word in command],
-            env=self._environment(container, self._variables(container), mounts),
+            env=self._environment(container, self.variables(container), mounts),
             cwd=self._working_folder(container, mounts),
             log=self.folder.root / "logs" / name,
             root=self.folder.root,
@@ -113,7 +113,7 @@ class Launcher:
 
     def _launch_on_machine(self, container: dict[str, Any], restarts: int) -> Launch:
         """Without namespaces: paths in the manifest become folders of the pod."""
-        variables, mounts = self._variables(container), self._mounts(container)
+        variables, mounts = self.variables(container), self._mounts(container)
         words = [*container["command"], *container.get("args", [])]
         argv = [rewrite(environment.expand(word, variables), mounts) for word in words]
         argv[0] = self._interpreter(argv[0])
@@ -125,7 +125,8 @@ class Launcher:
             root=self.folder.root,
         )
 
-    def _variables(self, container: dict[str, Any]) -> dict[str, str]:
+    def variables(self, container: dict[str, Any]) -> dict[str, str]:
+        """Raises ConfigMissingError, FieldUnknownError, ValueError or ApiError."""
         needed = environment.sources_of(container)
         namespace = self.pod["metadata"]["namespace"]
         sources = volumes.fetch_sources(self.site.api, namespace, needed)

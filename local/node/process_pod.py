@@ -23,7 +23,7 @@ from local.node.site import Site
 from local.node.state import Container, PodState
 
 log = logging.getLogger(__name__)
-RETRY_SECONDS = 2
+RETRY_SECONDS = 1
 MESSAGE_BYTES = 4096
 LOG_TAIL_BYTES = 2048
 START_ERROR = 128  # the exit code that a container runtime gives what it could not execute
@@ -177,6 +177,8 @@ class ProcessPod(PodRun):
     async def _run_once(self, container: dict[str, Any], course: Container) -> None:
         try:
             if self._archive:
+                if not await self._has_configuration(container, course):
+                    return
                 process = await self._restore(self._archive, container, course)
             else:
                 started = await self._start(container, course)
@@ -200,6 +202,19 @@ class ProcessPod(PodRun):
         if not self.abandoned:
             self.keep()
         self.report()
+
+    async def _has_configuration(self, container: dict[str, Any], course: Container) -> bool:
+        """Waits, as `_start` does, for what the environment names; False if stopped meanwhile."""
+        while not self.stopping.is_set():
+            try:
+                await self.site.call(self.launcher.variables, container)
+            except (ConfigMissingError, FieldUnknownError, ValueError, ApiError) as error:
+                course.waits("CreateContainerConfigError", str(error))
+                self.report()
+                await self.pause(RETRY_SECONDS)
+            else:
+                return True
+        return False
 
     async def _start(self, container: dict[str, Any], course: Container) -> Process | None:
         """None if the pod was stopped while waiting for its configuration."""

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+from local.node.environment import sources_of
 from local.node.pod_run import PodRun
 from local.node.site import Site
 from local.node.state import PodState
+from local.node.volumes import fetch_sources
 
 DURATION = "sluice.dev/simulated-duration"
 EXIT_CODE = "sluice.dev/simulated-exit-code"
 # Shorter pods are not worth a report that they run.
 REPORTED_SECONDS = 0.2
+RETRY_SECONDS = 1.0
 
 
 def seconds(text: str) -> float:
@@ -28,6 +31,7 @@ class SimulatedPod(PodRun):
         for course in self.state.init:
             course.starts()
             course.ends(0)
+        await self._await_configuration()
         if self.stopping.is_set():
             return
         self.state.phase = "Running"
@@ -39,6 +43,22 @@ class SimulatedPod(PodRun):
             code = 143
         for course in self.state.containers:
             course.ends(code)
+
+    async def _await_configuration(self) -> None:
+        """As a kubelet, starts no container before the ConfigMaps that it reads exist."""
+        needed = {each for one in self.pod["spec"]["containers"] for each in sources_of(one)}
+        namespace = self.pod["metadata"]["namespace"]
+        while needed and not self.stopping.is_set():
+            found = await self.site.call(fetch_sources, self.site.api, namespace, needed)
+            missing = [
+                f"{kind.lower()} {name!r}" for (kind, name), data in found.items() if data is None
+            ]
+            if not missing:
+                return
+            for course in self.state.containers:
+                course.waits("CreateContainerConfigError", f"{', '.join(missing)} not found")
+            self.report()
+            await self.pause(RETRY_SECONDS)
 
     async def clean(self) -> None:
         """It leaves nothing."""

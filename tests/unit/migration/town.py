@@ -34,6 +34,7 @@ class Town(World):
         self.submit(name, "a", 1, mode=mode, members=members)
         self.admit()
         self.obey(name)
+        self.obey(name)  # lets a gang start, once all of its pods have machines
         self.observe()
         (pod, *_) = [
             each

@@ -28,6 +28,7 @@ KINDS = {
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
     "NodePool": ("/apis/karpenter.sh/v1", "nodepools", False),
     "Event": ("/api/v1", "events", True),
+    "ConfigMap": ("/api/v1", "configmaps", True),
     "NodeClaim": ("/apis/karpenter.sh/v1", "nodeclaims", False),
 }
 NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sluice.core.jobs import gang_start
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
@@ -35,6 +36,8 @@ class ClusterState:
     """Pod UID → workload id, of pods whose scheduling gate waits for their checkpoint."""
     entrusted: dict[str, str] = field(default_factory=dict)
     """Pod UID → workload id, of pods that a driver's service has to save or has just restored."""
+    in_gang: dict[str, str] = field(default_factory=dict)
+    """Pod UID → workload id, of pods that wait until their whole gang has machines."""
     key_by_pod: dict[str, Key] = field(default_factory=dict)
     """Pod UID → the generation it belongs to; a restored pod is given to a later generation."""
     resent: set[Key] = field(default_factory=set)
@@ -95,6 +98,7 @@ class ClusterState:
             (self.leaving, LEAVING in annotations_of(pod)),
             (self.gated, waits_for_part(pod)),
             (self.entrusted, needs_reconciling(pod)),
+            (self.in_gang, gang_start.waits(pod)),
         ):
             if belongs and not deleted:
                 workloads[uid] = key[0]
@@ -121,7 +125,8 @@ class ClusterState:
         for key, job in list(self.jobs.items()):
             if key[0] not in active and 0 < job_status.ended_at(job) < before:
                 del self.jobs[key]
-                self.pods.pop(key, None)
+                for uid in self.pods.pop(key, {}):
+                    self.in_gang.pop(uid, None)
 
     def list_slow_pods(self, records: Iterable[Workload], now: int) -> list[Document]:
         """Pods of starting workloads that take long to prepare; their events may say why."""
@@ -147,7 +152,17 @@ class ClusterState:
 
     def list_urgent(self) -> list[str]:
         """Workloads whose next step only the pods on the cluster can tell."""
-        return sorted({w for of in (self.leaving, self.gated, self.entrusted) for w in of.values()})
+        waiting = {w for of in (self.leaving, self.gated, self.entrusted) for w in of.values()}
+        return sorted(waiting | self._gangs_with_machines())
+
+    def _gangs_with_machines(self) -> set[str]:
+        """Workloads of several pods that wait for each other and all have a machine."""
+        keys = {self.key_by_pod[uid] for uid in self.in_gang}
+        running = {
+            key: [pod for pod in self.pods[key].values() if job_status.running_pod(pod)]
+            for key in keys
+        }
+        return {key[0] for key, pods in running.items() if gang_start.may_start(pods)}
 
     def workload_ids(self) -> list[str]:
         return list(dict.fromkeys(workload for workload, _ in self.jobs))

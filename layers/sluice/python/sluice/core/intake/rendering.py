@@ -10,6 +10,7 @@ from sluice.core.checkpoints.driver import RestoreNeeds
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
+from sluice.core.jobs import gang_start
 from sluice.core.jobs.kind import set_at, value_at
 from sluice.core.jobs.table import kind_of, list_child_templates, list_pod_sets
 from sluice.core.lifecycle import job_status
@@ -118,8 +119,10 @@ def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]
     set_at(rendered, kind.suspend, value=True)
     if kind.time_to_live and value_at(rendered, kind.time_to_live) is None:
         set_at(rendered, kind.time_to_live, value=_TTL_SECONDS)
+    together = sum(run.placements[pod_set.name].count for pod_set in list_pod_sets(rendered))
+    gang = 0 if together == 1 or kind.starts_in_order(rendered) else together
     for pod_set in list_pod_sets(rendered):
-        _pod_set(pod_set, run)
+        _pod_set(pod_set, run, gang)
     for template in list_child_templates(rendered):
         template["spec"].pop("suspend", None)  # their owner suspends these Jobs
         template["metadata"] = _template_metadata(template.get("metadata") or {}, _labels(run))
@@ -147,7 +150,8 @@ def _template_metadata(written: Mapping[str, Any], labels: Mapping[str, str]) ->
     return metadata
 
 
-def _pod_set(pod_set: PodSetSpec, run: Generation) -> None:
+def _pod_set(pod_set: PodSetSpec, run: Generation, gang: int) -> None:
+    """`gang` pods start together; 0: each starts by itself."""
     placement = run.placements[pod_set.name]
     template = pod_set.template
     pod = template["spec"]
@@ -158,6 +162,11 @@ def _pod_set(pod_set: PodSetSpec, run: Generation) -> None:
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
     annotations |= _checkpoint_marks(run)
+    if gang:
+        annotations[gang_start.SIZE] = str(gang)
+        for _, container in pod_security.containers(pod):
+            held = gang_start.variable(run.id, run.generation)
+            container["env"] = [held, *container.get("env", [])]
     needs = restore_needs(run)
     if needs.gated:
         pod["schedulingGates"] = [{"name": gangs.GATE}]

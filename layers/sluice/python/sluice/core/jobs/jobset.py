@@ -43,6 +43,12 @@ def _all_ready(job_set: Document) -> bool:
     )
 
 
+def _starts_in_order(job_set: Document) -> bool:
+    spec = job_set["spec"]
+    order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder")
+    return order == "InOrder" or any(entry.get("dependsOn") for entry in spec["replicatedJobs"])
+
+
 JOBSET: Final = JobKind(
     kind="JobSet",
     group="jobset.x-k8s.io",
@@ -61,6 +67,7 @@ JOBSET: Final = JobKind(
     check=_check,
     succeeded=("Completed",),
     all_ready=_all_ready,
+    starts_in_order=_starts_in_order,
     completion_mode="Indexed",
     fields={
         "JobSet": {

@@ -83,6 +83,8 @@ class JobKind:
     """Whether every cluster knows the kind; the others need their controller installed."""
     partial_admission: bool = False
     """Whether fewer pods than asked for may be started (Kueue's minimum parallelism)."""
+    starts_in_order: Callable[[Document], bool] = lambda _manifest: False
+    """Whether some pods are made only once others run, so that they cannot start together."""
     adopts_pods: bool = False
     """Whether its controller adopts a single pod that was restored beside it."""
     completion_mode: str = "NonIndexed"

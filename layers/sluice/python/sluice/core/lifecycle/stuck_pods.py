@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sluice.core.jobs import gang_start
 from sluice.core.values.reasons import Reason
 
 Document = Mapping[str, Any]
@@ -130,6 +131,8 @@ def _stuck_in(pod: Document) -> Iterator[Stuck]:
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or ():
             waiting = (container.get("state") or {}).get("waiting") or {}
+            if gang_start.is_held(waiting):
+                continue  # until the whole gang has machines, which says nothing of this pod
             if code := _WAITING.get(waiting.get("reason", "")):
                 name, said = container["name"], waiting.get("message") or ""
                 if code is Reason.IMAGE_PULL:

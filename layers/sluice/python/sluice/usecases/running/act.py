@@ -60,6 +60,7 @@ from sluice.usecases.migrations.on_demand_fallback import leaving_spot
 from sluice.usecases.migrations.placeholders import remove_placeholders
 from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers, restores_set
 from sluice.usecases.migrations.stop_run import find
+from sluice.usecases.running.start_gangs import may_be_waiting, start_gang
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -113,6 +114,8 @@ class Act:
             stopped = self.each(lambda w: end(cluster, w), unwanted)
             self.workloads.apply([change for change in stopped if isinstance(change, Change)])
             troubles += failures(unwanted, stopped)
+        gangs = [w for w in records if may_be_waiting(w)]
+        troubles += failures(gangs, self.each(lambda w: start_gang(cluster, w), gangs))
         restored = [w for w in records if restores_set(w)]
         if restored:
             hand_out = RestoreGangMembers(self.workloads, self.migrate.migrations)
