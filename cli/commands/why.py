@@ -15,14 +15,6 @@ from cli.selection import ENDED, find, one_workload
 if TYPE_CHECKING:
     from cli.app import App
 
-ACTIONS = {
-    "WAIT": "nothing to do: it will run when its turn comes",
-    "CHANGE-REQUEST": "change the request: it cannot run as it is",
-    "RELEASE": "`sluice release` lets it queue again",
-    "ASK-ADMIN": "ask your administrator",
-    "PLATFORM-FAULT": "the platform has a fault; report it to its operators",
-}
-
 
 @click.command()
 @one_workload
@@ -47,8 +39,13 @@ def lines(answer: Json, now_ms: int) -> Iterator[str]:
     if reason := answer.get("reason"):
         over = answer["phase"] in ENDED and reason["action"] == "WAIT"
         yield f"\nReason:  {reason['code']}" + ("" if over else f" ({reason['action']})")
-        if not over:
-            yield f"         {ACTIONS[reason['action']]}"
+        if answer.get("toDo"):
+            yield f"         {answer['toDo']}"
+    if answer.get("unplacedPods"):
+        yield f"\nPods without a node ({len(answer['unplacedPods'])} of {answer['pods']}):"
+        for pod in answer["unplacedPods"]:
+            said = f": {pod['message']}" if pod["message"] else ""
+            yield clean(f"  {pod['pod']}, for {span(pod['waitedMs'] / 1_000)}{said}")
     if answer.get("quota"):
         yield f"\nQuota of {answer['clusterQueue']}:"
         yield _quota(answer["quota"])
@@ -71,9 +68,14 @@ def _outlook(answer: Json) -> Iterator[str]:
     for attempt in answer.get("attempts", ()):
         yield clean(f"  generation {attempt['generation']}: {attempt['outcome']}")
     if answer.get("wouldHelp"):
-        yield "\nWhat would admit it:"
+        yield "\nWhat would help:" if answer["phase"] in ENDED else "\nWhat would admit it:"
     for step in answer.get("wouldHelp", ()):
         yield clean(f"  - {step}")
+    if answer.get("commands"):
+        yield "\nCommands:"
+        width = max(len(each["command"]) for each in answer["commands"])
+        for each in answer["commands"]:
+            yield clean(f"  {each['command']:{width}}  {each['purpose']}")
 
 
 def _between(seconds: Json) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.accounting.costs import Bill
 from sluice.core.accounting.recovery import interruptions, recovery, undone
 from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
-from sluice.core.lifecycle import checks
+from sluice.core.lifecycle import checks, dependencies
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.lifecycle.reservations import total
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
@@ -49,7 +49,8 @@ class Refusals:
         if workload.held:
             return reason(Reason.HELD_BY_USER, "held; `sluice release` lets it queue again")
         if workload.blocked:
-            return reason(**workload.reason)
+            waits = dependencies.waits_for(workload.options.depends_on)
+            return reason(**(workload.reason or waits))
         if workload.not_before > now:
             seconds = (workload.not_before - now) // 1_000
             why = workload.reason.get("message", "")

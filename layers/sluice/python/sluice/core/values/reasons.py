@@ -143,7 +143,7 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     ),
     Reason.INSUFFICIENT_INSTANCE: (
         Action.WAIT,
-        "AWS has no such instances to give at the moment; other offerings are being tried.",
+        "AWS has no such instances to give at the moment; it is asked again.",
     ),
     Reason.SPOT_PLACEMENT_LOW: (
         Action.WAIT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.capacity import closed_flavors
 from sluice.core.config.model import QueueingStrategy
@@ -12,6 +12,7 @@ from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
 from sluice.core.lifecycle.reservations import total
+from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.migrations.victim_checkpoint import may_be_saved
 from sluice.core.passes import wait_estimate
 from sluice.core.passes.flavor_room import (
@@ -28,6 +29,7 @@ from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import counted_at
+from sluice.usecases.reading.advice import commands, hint_for_arrays, what_to_do
 from sluice.usecases.views import Json, quantities, reason, workload_view
 
 if TYPE_CHECKING:
@@ -54,6 +56,15 @@ class Explain:
 
     def __call__(self, caller: Authority, reference: str) -> Json:
         workload = self.query.rooted(self.query.find(caller, reference))
+        answer = self._explained(caller, workload)
+        if help_for_array := hint_for_arrays(workload):
+            answer["wouldHelp"] = [help_for_array]
+        return answer | {
+            "toDo": what_to_do(workload, answer["reason"]),
+            "commands": list(commands(caller, workload, answer["reason"])),
+        }
+
+    def _explained(self, caller: Authority, workload: Workload) -> Json:
         now = self.query.clock.now()
         refusals = self.query.refusals([workload.root])
         view = workload_view(workload, refusals, now)
@@ -67,7 +78,7 @@ class Explain:
         }
         if workload.state is not State.PENDING:
             told = {"headline": settled(workload) + self._saving(workload)}
-            told |= self._without_machines(workload)
+            told |= self._starting(workload)
             if workload.reservation:
                 told["placed"] = workload.placed
             return answer | told | self._hindered(caller, workload)
@@ -90,16 +101,30 @@ class Explain:
         ]
         return f"; before it goes: {told[-1]}" if told else ""
 
-    def _without_machines(self, workload: Workload) -> Json:
-        """Headline and reason, if it starts where no machine can be had now."""
+    def _starting(self, workload: Workload) -> Json:
+        """Of a workload that starts: headline, reason, and the pods that have no node yet."""
         if workload.reservation is None or phase(workload) != "STARTING":
             return {}
-        closed = closed_flavors(self.query.pools.plans(workload.cluster), self.query.clock.now())
+        now = self.query.clock.now()
+        pods = self.query.pods_now(workload)
+        unplaced = [unplaced_pod(pod, now) for pod in pods if not pod["spec"].get("nodeName")]
+        told: Json = {"unplacedPods": unplaced, "pods": len(pods)} if unplaced else {}
+        closed = closed_flavors(self.query.pools.plans(workload.cluster), now)
         for flavor in sorted(workload.reservation.flavors):
-            if why := closed.get(flavor):
-                told = reason(why.reason, f"flavor {flavor}: {why.message}")
-                return {"headline": f"It has its quota, but no node: {why.message}", "reason": told}
-        return {}
+            if (why := closed.get(flavor)) and (unplaced or not pods):
+                message = f"flavor {flavor}: {why.message}"
+                headline = f"It has its quota, but {_how_many(unplaced, pods)}: {why.message}"
+                return told | {"headline": headline, "reason": reason(why.reason, message)}
+        if unplaced and not workload.reason.get("code"):
+            waited = unplaced[0]["waitedMs"] // 1_000
+            said = f": {unplaced[0]['message']}" if unplaced[0]["message"] else ""
+            headline = f"It has its quota, but {_how_many(unplaced, pods)}, for {waited} s{said}"
+            message = f"pod {unplaced[0]['pod']} has no node{said}"
+            return told | {
+                "headline": headline,
+                "reason": reason(Reason.WAITING_FOR_NODE, message),
+            }
+        return told
 
     def _hindered(self, caller: Authority, workload: Workload) -> Json:
         """Headline and reason, if a function that has to do with the workload cannot work."""
@@ -148,8 +173,10 @@ class Explain:
         elsewhere = workload.held or workload.blocked or otherwise
         return {
             "headline": headline(workload, why, options, holders),
-            "quota": [line for option in options for line in _rows(option)],
-            "holders": [line | {"since": line["at"]} for line in shown],
+            "quota": []
+            if workload.blocked
+            else [line for option in options for line in _rows(option)],
+            "holders": [] if elsewhere else [line | {"since": line["at"]} for line in shown],
             "ahead": [_line(caller, w, 0) for w in ahead[:SHOWN]],
             "position": place,
             "waiting": len(ids),
@@ -219,6 +246,24 @@ class Explain:
         return [w.finished_at - w.started_at for w in done if w.finished_at > w.started_at]
 
 
+def unplaced_pod(pod: Mapping[str, Any], now: int) -> Json:
+    """A pod without a node: how long it waits, and what the scheduler says of it."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    refused: Mapping[str, Any] = next((c for c in conditions if c["type"] == "PodScheduled"), {})
+    since = pod["metadata"].get("creationTimestamp") or refused.get("lastTransitionTime")
+    return {
+        "pod": pod["metadata"]["name"],
+        "waitedMs": max(0, now - epoch_ms(since)) if since else 0,
+        "message": str(refused.get("message") or ""),
+    }
+
+
+def _how_many(unplaced: Sequence[Json], pods: Sequence[Mapping[str, Any]]) -> str:
+    if len(pods) == 1 or not pods:
+        return "no node"
+    return f"{len(unplaced)} of its {len(pods)} pods have no node"
+
+
 def settled(workload: Workload) -> str:
     """One sentence about a workload that does not wait for quota."""
     said = workload.reason.get("message") or str(workload.result.get("message", ""))
@@ -231,7 +276,7 @@ def settled(workload: Workload) -> str:
     if workload.reason.get("code") == Reason.MISSING_RIGHT:
         return f"It is {now}, but a right is missing: {said}"
     sentences = {
-        "ADMITTED": f"It has its quota; cluster {workload.cluster} is being told to start it.",
+        "ADMITTED": f"It has its quota; cluster {workload.cluster} is being told to start it{end}.",
         "STARTING": f"It has its quota; its pods are starting on {workload.cluster}{end}.",
         "RUNNING": f"It runs on {workload.cluster}.",
         "RECOVERING": "It is being moved, with its quota"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         CatalogSnapshot,
         Clock,
         Clusters,
+        Document,
         Faults,
         Ledgers,
         LogArchive,
@@ -415,7 +416,18 @@ class Query:
         for queue in self.queues(caller, self.catalog.snapshot(), ""):
             yield from self.workloads.listed(queue, since=0, limit=SCANNED)
 
+    def pods_now(self, workload: Workload) -> list[Document]:
+        """The pods of its present generation; none if the cluster does not tell."""
+        try:
+            return self._pods_now(workload)
+        except UnreachableError:
+            return []
+
     def _nodes_now(self, workload: Workload) -> list[str]:
+        """Raises UnreachableError."""
+        return [str(pod["spec"].get("nodeName", "")) for pod in self._pods_now(workload)]
+
+    def _pods_now(self, workload: Workload) -> list[Document]:
         """Raises UnreachableError."""
         if self.clusters is None or workload.state not in ON_CLUSTER or not workload.cluster:
             return []
@@ -424,7 +436,7 @@ class Query:
             pods, _ = self.clusters.cluster(workload.cluster).list("Pod", selector=selector)
         except ClusterError as error:
             raise UnreachableError(f"cluster {workload.cluster} is silent: {error}") from error
-        return [str(pod["spec"].get("nodeName", "")) for pod in pods]
+        return pods
 
     def _live(self, workload: Workload) -> list[tuple[int, str, str]]:
         """Containers of the pods that exist now; none if the cluster does not tell."""

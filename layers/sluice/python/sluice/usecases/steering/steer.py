@@ -15,6 +15,7 @@ from sluice.core.lifecycle.record import (
     is_migrating,
     phase,
 )
+from sluice.core.lifecycle.verbs import Verb, useful_verbs
 from sluice.usecases.request_errors import ConflictError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json
 
@@ -76,9 +77,10 @@ class Steer:
         def decide(workload: Workload) -> Decision:
             result = "held" if on else "released"
             if workload.state is not State.PENDING:
-                advice = (
-                    "cancel or requeue it" if workload.state not in TERMINAL else "it has ended"
-                )
+                able = [v for v in (Verb.CANCEL, Verb.REQUEUE) if v in useful_verbs(workload)]
+                advice = f"{' or '.join(able)} it" if able else "nothing can be done about it now"
+                if workload.state in TERMINAL:
+                    advice = "it has ended"
                 raise ConflictError(
                     f"workload {workload.id} is {phase(workload)}; only pending ones "
                     f"can be {result}: {advice}"
