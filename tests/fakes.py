@@ -476,7 +476,10 @@ class MemoryMigrations:
         return not known
 
     def create(self, migration: Migration) -> Migration:
-        return self.rows.setdefault(migration.id, migration)
+        known = self.rows.get(migration.id)
+        if known is None or known.called_off:
+            self.rows[migration.id] = migration
+        return self.rows[migration.id]
 
     def get(self, migration_id: str) -> Migration | None:
         return self.rows.get(migration_id)
@@ -639,6 +642,7 @@ class FakeKubernetes:
     lingers: Callable[[], bool] = lambda: False
     """Whether the pod of a Job that is deleted now fails at once, and the Job is seen Failed."""
     damaged: set[str] = field(default_factory=set)
+    restore_error: str = "criu restore failed"
     """Checkpoints from which no container starts: its Job fails, as with `backoffLimit: 0`."""
 
     def create(self, document: Document) -> Document | AlreadyExists:
@@ -994,7 +998,7 @@ class FakeKubernetes:
         restored = (pod["metadata"].get("annotations") or {}).get("sluice.dev/restore-from")
         if restored not in self.damaged:
             return {"phase": "Running"}
-        ended = {"exitCode": 128, "reason": "StartError", "message": "criu restore failed"}
+        ended = {"exitCode": 128, "reason": "StartError", "message": self.restore_error}
         container = {"name": "main", "state": {"terminated": ended}}
         return {"phase": "Failed", "containerStatuses": [container]}
 

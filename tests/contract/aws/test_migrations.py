@@ -94,6 +94,16 @@ def test_the_first_record_of_a_move_stands(ports: Recovering) -> None:
     assert ports.migrations.get("w1#3") is None
 
 
+def test_one_that_was_called_off_gives_way_to_the_next(ports: Recovering) -> None:
+    later = replace(A_MOVE, reason="of another request")
+    ports.migrations.create(A_MOVE)
+
+    assert ports.migrations.apply([moving.called_off(A_MOVE, "CRIU refused", NOW)]) == [True]
+
+    assert ports.migrations.create(later) == later
+    assert ports.migrations.get("w1#2") == later
+
+
 def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
     saved = {
         "p-1": PodCheckpoint("s3://b/1.tar", 5, 6, NOW, "ecr/x:1"),

@@ -52,6 +52,21 @@ def pods(town: Town) -> list[dict[str, Any]]:
     return town.kubernetes.list("Pod", selector="sluice.dev/workload=w")[0]
 
 
+def test_one_that_no_machine_can_restore_is_not_tried_again(town: Town) -> None:
+    town.kubernetes.restore_error = "criu failed: File tmp/x has bad size 998 (expect 898)"
+    saved_and_moved(town, MOVED)
+
+    town.pass_quietly(200)
+
+    row = town.row("w")
+    assert (row.state, row.restore_from) == (State.DISPATCHED, ASKED)
+    assert [run.why for run in row.runs] == ["spot", "restore"]
+    (line,) = (each for each in town.timeline.of("w") if each["what"] == "RestoreFailed")
+    assert "a file that it has open has changed since the dump, so it is not" in line["message"]
+    assert recovery(row).moves == 1
+    town.check()
+
+
 def test_one_that_cannot_be_restored_is_tried_again_and_then_begins_with_the_one_before(
     town: Town,
 ) -> None:

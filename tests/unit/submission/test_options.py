@@ -134,6 +134,8 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
     ("spec", "field"),
     [
         ({"checkpoint": {"mode": "magic"}}, "spec.checkpoint.mode"),
+        ({"checkpoint": {"mode": "kubelet", "connections": "keep"}}, "spec.checkpoint.connections"),
+        ({"checkpoint": {"connections": "close"}}, "spec.checkpoint.connections"),
         ({"checkpoint": {"signal": "SIGKILL"}}, "spec.checkpoint.signal"),
         ({"checkpoint": {"mode": "none", "interval": "5m"}}, "spec.checkpoint.interval"),
         ({"checkpoint": {"mode": "none", "uri": "s3://a/b"}}, "spec.checkpoint.uri"),

@@ -331,3 +331,19 @@ def test_cedana_wants_its_own_runtime_for_gpus_only():
     assert "runtimeClassName" not in rendered_pod(plain)
     assert rendered_pod(on_gpus)["runtimeClassName"] == "cedana"
     assert "runtimeClassName" not in rendered_pod(accepted(a_workload(**with_gpu)))
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "annotated"),
+    [
+        ({"mode": "kubelet"}, "close"),
+        ({"mode": "kubelet", "connections": "refuse"}, "refuse"),
+        ({"mode": "application"}, None),
+        ({"mode": "cedana"}, None),
+    ],
+)
+def test_a_dump_closes_open_connections_unless_it_is_to_be_refused(checkpoint, annotated):
+    (job,) = rendered(accepted(a_workload(checkpoint=checkpoint)))
+
+    annotations = job["spec"]["template"]["metadata"]["annotations"]
+    assert annotations.get("sluice.dev/checkpoint-connections") == annotated

@@ -114,7 +114,8 @@ class DynamoDBMigrations:
             self.client.put_item(
                 TableName=self.table,
                 Item=item,
-                ConditionExpression="attribute_not_exists(id)",
+                ConditionExpression="attribute_not_exists(id) OR called_off = :true",
+                ExpressionAttributeValues={":true": {"BOOL": True}},
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except self.client.exceptions.ConditionalCheckFailedException as error:

@@ -26,6 +26,15 @@ class CheckpointMode(StrEnum):
     CEDANA = "cedana"
 
 
+class Connections(StrEnum):
+    """What a checkpoint does with open TCP connections."""
+
+    CLOSE = "close"
+    """They are closed; the program sees a network failure and connects again."""
+    REFUSE = "refuse"
+    """A pod with an open connection is not dumped."""
+
+
 class WorkKept(StrEnum):
     """What an interruption leaves of the work of a run."""
 
@@ -60,6 +69,8 @@ class Capability:
 
     kubelet: bool = False
     reason: str = "the node has no CRIU"
+    closes_connections: bool = False
+    """Whether its dumps close open TCP connections; otherwise CRIU refuses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,8 @@ class CheckpointDriver(Protocol):
 
     mode: CheckpointMode
     keeps: WorkKept = WorkKept.PROCESSES
+    closes_connections: bool = False
+    """Whether `checkpoint.connections` means anything to it."""
     hears_signal: bool = True
     """Whether `checkpoint.signal` means anything to it."""
     service: str = ""

@@ -15,6 +15,7 @@ from sluice.core.checkpoints.driver import (
 
 class KubeletCheckpoints(CheckpointDriver):
     mode = CheckpointMode.KUBELET
+    closes_connections = True
 
     def why_not(self, pods: PodFacts, node: Capability) -> str:
         if pods.gpus:

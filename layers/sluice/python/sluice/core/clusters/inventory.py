@@ -51,6 +51,7 @@ def node_row(node: Document, now: int) -> Document | None:
         "reservation": labels.get("karpenter.k8s.aws/capacity-reservation-id", ""),
         "cpu": cpu_of(labels),
         "checkpoint": labels.get(CHECKPOINT, ""),
+        "connections": labels.get(f"{CHECKPOINT}-connections", ""),
         "checkpoint_reason": (metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
         "seen_at": now,
     }

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.checkpoints.driver import RestoreNeeds
+from sluice.core.checkpoints.driver import Connections, RestoreNeeds
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
@@ -224,6 +224,8 @@ def _checkpoint_marks(run: Generation) -> dict[str, str]:
     if checkpoint is None:
         return {}
     marks = {known_marks.DRIVER: checkpoint.mode.value, known_marks.SIGNAL: checkpoint.signal}
+    if driver_of(run.options).closes_connections:
+        marks[known_marks.CONNECTIONS] = checkpoint.connections or Connections.CLOSE
     if run.checkpoints:
         marks[known_marks.DESTINATION] = f"{run.checkpoints}{run.id}/{run.generation}/"
     return {name: text for name, text in marks.items() if text}

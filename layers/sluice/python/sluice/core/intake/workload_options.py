@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode, Connections
 from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.config.document import Flaw
 from sluice.core.config.spec_fields import SpecFields
@@ -171,7 +171,7 @@ def _completion(fields: SpecFields) -> None:
 
 
 def _checkpoint(fields: SpecFields) -> CheckpointPolicy:
-    fields.knows("mode", "signal", "grace", "interval", "retain", "uri")
+    fields.knows("mode", "signal", "grace", "interval", "retain", "uri", "connections")
     written = fields.text("mode", CheckpointMode.APPLICATION.value)
     mode = _MODES.get(written, written)
     if mode not in set(CheckpointMode):
@@ -182,6 +182,8 @@ def _checkpoint(fields: SpecFields) -> CheckpointPolicy:
         name = driver.mode.capitalize()
         fields.wrong("signal", f"remove it: {name} saves the processes, which hear nothing of it")
     _refuse_what_none_ignores(written, fields)
+    if not driver.closes_connections and fields.has("connections"):
+        fields.wrong("connections", "remove it, or choose mode kubelet: only dumps close them")
     asks_signal = fields.has("signal") or written == "signal"
     policy = CheckpointPolicy(
         mode=CheckpointMode(mode),
@@ -190,6 +192,11 @@ def _checkpoint(fields: SpecFields) -> CheckpointPolicy:
         interval_seconds=_seconds(fields, "interval") if fields.has("interval") else None,
         retain=fields.integer("retain", 1, minimum=1) if fields.has("retain") else None,
         uri=fields.text("uri") if fields.has("uri") else "",
+        connections=(
+            fields.choice("connections", Connections, Connections.CLOSE)
+            if fields.has("connections")
+            else None
+        ),
     )
     if asks_signal and _SIGNAL.fullmatch(policy.signal) is None:
         fields.wrong("signal", "is not a signal to catch; for example SIGUSR1")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.checkpoints.driver import CheckpointMode, Connections
 from sluice.core.config.tenants import PodSecurity
 
 
@@ -55,6 +55,8 @@ class CheckpointPolicy:
     interval_seconds: int | None = None
     retain: int | None = None
     uri: str = ""
+    connections: Connections | None = None
+    """What a dump does with open TCP connections; None: the default of its driver."""
 
 
 @dataclass(frozen=True, slots=True)

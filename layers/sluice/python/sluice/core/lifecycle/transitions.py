@@ -143,6 +143,21 @@ def reclaim(workload: Workload, intent: Intent) -> Change:
     )
 
 
+def call_off_migration(workload: Workload) -> Change:
+    """RECLAIMING(g, migrate) → DISPATCHED(g): it cannot be saved, so it keeps running.
+
+    Only while nothing of it was told to end; its Job and its pods are as they were.
+    """
+    guard = Guard(
+        (State.RECLAIMING,),
+        workload.generation,
+        workload.uid,
+        absent=("gone",),
+        intent=IntentKind.MIGRATE,
+    )
+    return Change(workload, guard, {"state": State.DISPATCHED}, ("intent",))
+
+
 def change_intent(workload: Workload, intent: Intent) -> Change:
     """A stronger wish overtakes a reclaim that is under way: cancel beats every other intent."""
     guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, present=("intent",))

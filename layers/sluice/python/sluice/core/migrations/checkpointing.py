@@ -8,10 +8,11 @@ from math import sqrt
 from statistics import median
 from typing import Any, Final
 
-from sluice.core.checkpoints.driver import Capability, CheckpointMode
+from sluice.core.checkpoints.driver import Capability, CheckpointMode, Connections
 from sluice.core.checkpoints.fit import Bandwidth
 from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import PodSet
+from sluice.core.migrations.lasting_failures import lasting_restore_cause
 
 GRACE_SECONDS: Final = 30
 LISTED: Final = 100
@@ -68,7 +69,10 @@ class Checkpoint:
 
     @property
     def usable(self) -> bool:
-        return len(self.failed) < TRIES
+        """Whether another run may start from it: few have failed, for a reason that may pass."""
+        return len(self.failed) < TRIES and not (
+            self.failed and lasting_restore_cause(self.failure)
+        )
 
     @property
     def source(self) -> str:
@@ -164,7 +168,11 @@ def capability(node: Mapping[str, Any]) -> Capability:
     """From a row of the inventory; its `checkpoint` is a label such as `criu-4.2`."""
     program = str(node.get("checkpoint", ""))
     reason = str(node.get("checkpoint_reason") or "") or "the node cannot dump processes"
-    return Capability(kubelet=program.startswith("criu"), reason=reason)
+    return Capability(
+        kubelet=program.startswith("criu"),
+        reason=reason,
+        closes_connections=node.get("connections") == Connections.CLOSE,
+    )
 
 
 def size_of(kept: Iterable[Checkpoint], pod_sets: Iterable[PodSet], pods: int) -> int:

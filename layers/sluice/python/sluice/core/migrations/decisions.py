@@ -15,6 +15,7 @@ from sluice.core.migrations.migration import (
     MigrationStep,
     PodCheckpoint,
     Stage,
+    called_off,
     dump_failed,
     dumped,
     first_failed,
@@ -70,6 +71,8 @@ def _answered(migration: Migration, view: SourceView, now: int) -> MigrationStep
     why = _why_not_dumped(migration, view, now)
     if not why:
         return None
+    if migration.may_be_called_off:
+        return called_off(migration, why, now)
     if migration.first:
         return last_failed(migration, why, now)
     if not migration.last_at and (meaning := lasting_cause(why)):

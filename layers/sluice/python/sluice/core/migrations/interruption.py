@@ -11,6 +11,8 @@ from typing import Any, Final
 
 NOTICE_MS: Final = 120_000
 """From a spot interruption notice's `time` to the end of the instance."""
+REQUEST_MS: Final = 600_000
+"""How long the dump of a migration on request may take, while no machine goes away."""
 BLOCK_LEAD_MS: Final = 30 * 60_000
 """Instances of a Capacity Block start to end half an hour before its `end-date`."""
 

@@ -21,7 +21,7 @@ from sluice.core.checkpoints.fit import MARGIN_MS, CheckpointAction
 from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations import gangs
 from sluice.core.migrations.checkpointing import Checkpoint, Part
-from sluice.core.migrations.interruption import NoticeKind
+from sluice.core.migrations.interruption import REQUEST_MS, NoticeKind
 
 
 class Stage(StrEnum):
@@ -157,6 +157,8 @@ class Migration:
     running_at: int = 0
     checkpoint: str = ""
     checkpoint_at: int = 0
+    called_off: bool = False
+    """The same generation runs on, and may migrate later: another record takes its place."""
 
     @property
     def id(self) -> str:
@@ -172,6 +174,15 @@ class Migration:
         """
         hopes = bool(self.first) or (self.action is CheckpointAction.DUMP and not self.first_error)
         return self.deadline - (0 if hopes else self.grace_ms) - MARGIN_MS
+
+    @property
+    def may_be_called_off(self) -> bool:
+        """Whether the workload may stay where it is: a user asked, and no machine goes away.
+
+        A notice that comes meanwhile sets an earlier deadline.
+        """
+        stays = self.deadline - self.noticed_at >= REQUEST_MS
+        return self.kind == NoticeKind.REQUEST and not self.checkpoint and stays
 
     @property
     def dumps(self) -> bool:
@@ -299,6 +310,12 @@ def running(migration: Migration, now: int, told: Mapping[str, Any]) -> Migratio
     numbers = {**migration.numbers, **told}
     change = {"stage": Stage.RUNNING, "running_at": now, "numbers": numbers}
     return MigrationStep(migration, stages, change)
+
+
+def called_off(migration: Migration, why: str, now: int) -> MigrationStep:
+    """A migration on request whose dump failed: the workload keeps running where it is."""
+    change = {"stage": Stage.LOST, "error": why, "failed_at": now, "called_off": True}
+    return MigrationStep(migration, _BEFORE_DUMPED, change, "stopping_at")
 
 
 def abandoned(migration: Migration, why: str) -> MigrationStep:

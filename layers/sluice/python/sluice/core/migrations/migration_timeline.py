@@ -45,6 +45,9 @@ def timeline_events(migration: Migration, workload: Workload) -> Iterator[Happen
                 what = "LastCheckpointDecided"  # noqa: PLW2901 - against another dump
             message, detail = _told(migration, what)
             yield Happening(told, at, what, message, detail)
+    if migration.called_off:
+        why = f"{migration.error}; it keeps running on {migration.node}"
+        yield Happening(told, migration.failed_at, "MigrationCalledOff", why)
     if migration.failed_at and migration.stage is not Stage.LOST:
         yield Happening(told, migration.failed_at, "CheckpointFailed", migration.error)
 

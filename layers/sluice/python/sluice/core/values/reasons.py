@@ -240,7 +240,7 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
     Reason.RESTORING_CHECKPOINT: (Action.WAIT, "It is being restored from its last checkpoint."),
     Reason.CHECKPOINT_UNUSABLE: (
         Action.WAIT,
-        "It could not start from its checkpoint: one more try, then an older one counts.",
+        "It could not start from its checkpoint: one more try if that may help, else an older one.",
     ),
     Reason.BACKOFF_UNTIL: (
         Action.WAIT,

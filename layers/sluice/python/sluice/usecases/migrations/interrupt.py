@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.clusters.interruption_plan import (
     MigrationPlan,
@@ -23,6 +24,7 @@ from sluice.core.migrations.interruption import (
     ADVICE,
     LOSSES,
     NOTICE_MS,
+    REQUEST_MS,
     Notice,
     NoticeKind,
     ReservationNotice,
@@ -35,6 +37,7 @@ from sluice.core.migrations.migration import Migration, eviction_id
 from sluice.core.migrations.periodic import can_be_ordered
 from sluice.core.migrations.pod_annotations import ORDER
 from sluice.core.values.reasons import Reason
+from sluice.errors import SluiceError
 from sluice.ports import (
     Catalog,
     Clock,
@@ -57,7 +60,6 @@ from sluice.usecases.migrations.retire_machine import RetireMachine
 from sluice.usecases.migrations.stop_run import pods_of
 
 PARALLEL = 16
-DUMP_MS = 600_000  # how long a dump may take when no machine goes away
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +217,15 @@ class Interrupt:
         node = at_risk.pods[0]["spec"].get("nodeName", "")
         row = self.assess.row_of(workload.cluster, node)
         instance = row.get("instance", "")
-        notice = Notice(NoticeKind.REQUEST, instance, at, at + DUMP_MS, account="", region="")
+        notice = Notice(NoticeKind.REQUEST, instance, at, at + REQUEST_MS, account="", region="")
         now, restores = self.clock.now(), bool(request.checkpoint)
         assessment = self.assess(
             workload.cluster, row, at_risk, left_ms(notice, now), restores=restores
         )
+        if driver_of(workload.options).dumps and not (restores or assessment.dumped):
+            text = f"{assessment.reason}; it keeps running on {node}"
+            self.timeline.append([Happening(workload, at, "MigrationCalledOff", text)])
+            return NoticeOutcome(dropped=f"workload {workload.id}: {assessment.reason}")
         (plan,) = plan_interruption(
             notice, workload.cluster, row, [(at_risk, assessment)], now, request.checkpoint
         )
@@ -289,6 +295,8 @@ class Interrupt:
             return None
         if notice.deadline is not None and notice.deadline < known.deadline:
             known = self.advance(current, migration.sooner(known, notice.deadline))
+        if known.called_off:
+            raise SluiceError(f"the migration of {workload.id} was called off just now")
         self.timeline.append(list(migration_timeline.timeline_events(known, current)))
         return replace(plan.at_risk, workload=current), known
 

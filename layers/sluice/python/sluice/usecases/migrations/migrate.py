@@ -33,8 +33,10 @@ from sluice.core.migrations import (
 from sluice.core.migrations.checkpointing import Checkpoint
 from sluice.core.migrations.decisions import SourceStep, SourceView
 from sluice.core.migrations.interruption import NoticeKind
+from sluice.core.migrations.lasting_failures import lasting_restore_cause
 from sluice.core.migrations.migration import Migration, PodCheckpoint, migration_id
 from sluice.core.migrations.pod_annotations import (
+    DONE,
     EVICT,
     LEAVING,
     MIGRATE,
@@ -95,8 +97,13 @@ class Migrate:
 
     def carry_on(self, cluster: Cluster, workload: Workload, *, leaves: bool = False) -> bool:
         record = self.migrations.get(migration_id(workload.id, workload.generation))
+        if record is not None and record.called_off and not self.begun_by_record(workload):
+            record = None  # of an earlier request; this migration has another cause
         if record is not None:
             record, step = self.look_after(cluster, workload, record)
+            if record.called_off:
+                self.call_off(cluster, workload)
+                return False
             if not workload.gone and step is SourceStep.WAIT:
                 return False
         if not workload.gone:
@@ -105,6 +112,17 @@ class Migrate:
                 return False
             workload = stopped
         return self.move(workload, record, leaves=leaves)
+
+    def begun_by_record(self, workload: Workload) -> bool:
+        """Whether the migration was begun together with its record (usecases.interrupt)."""
+        intent = workload.intent
+        return intent is not None and intent.reason == Reason.WAITING_FOR_REPLACEMENT
+
+    def call_off(self, cluster: Cluster, workload: Workload) -> None:
+        """It could not be saved and nobody needs its machine, so it keeps running."""
+        if self.workloads.apply([lifecycle.call_off_migration(workload)]) == [True]:
+            for pod in pods_of(cluster, workload):
+                pod_writer.annotate(cluster, pod, {ORDER: None, LEAVING: None, DONE: None})
 
     def look_after(
         self, cluster: Cluster, workload: Workload, record: Migration
@@ -193,6 +211,8 @@ class Migrate:
             what = "it is tried once more"
         else:
             what = f"generation {workload.generation + 1} starts from {source or 'the beginning'}"
+            if cause := lasting_restore_cause(why):
+                what = f"{cause}, so it is not tried again; {what}"
         text = f"could not start from {workload.restore_from}: {what}; {why}"
         self.timeline.append([Happening(workload, now, "RestoreFailed", text)])
 

@@ -40,7 +40,8 @@ class RecordCheckpoint:
         if made is not None and self.catalog.enter(workload, made):
             detail = {"uri": made.uri, "bytes": made.size}
             text = checkpoint_summary(parts)
-            event = Happening(workload, made.at, "CheckpointCompleted", text, detail)
+            ended = made.at + made.took_ms
+            event = Happening(workload, ended, "CheckpointCompleted", text, detail)
             self.timeline.append([event])
 
     def record_other(self, workload: Workload, pod: Document, done: PodCheckpoint | str) -> None:
