@@ -4,9 +4,9 @@ BIN := .venv/bin
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 LOCKS := requirements.txt $(wildcard requirements/*.txt)
 
-.PHONY: help setup demo test soak check bench synth deploy destroy lock agent-image
+.PHONY: help setup docs screenshots demo test soak check bench synth deploy destroy lock agent-image
 help: ## What can be done here
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: .venv/.ready ## Prepare .venv with the `sluice` command in it
 
@@ -36,6 +36,12 @@ soak: setup ## Minutes more on the embedded stack: beside Karpenter's own queue,
 
 bench: setup ## Ratios and latencies, measured in one run
 	$(BIN)/python -m tests.bench
+
+docs: setup ## Write the generated pages of docs/reference
+	$(BIN)/python -m tests.docs.generate
+
+screenshots: setup ## Take the pictures of docs/images
+	$(BIN)/python -m tests.browser.screenshots
 
 synth: setup ## Synthesize the stacks of sluice.yaml into cdk.out
 	$(BIN)/python -m local.account synth

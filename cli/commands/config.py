@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from sluice.client.errors import SluiceClientError
+from sluice.client.errors import NotDeployedError, PermissionDeniedError, SluiceClientError
 from sluice.client.settings import PUBLISHED
 
 from cli.app import pass_app
-from cli.output import Column, Json, output_option, rows
+from cli.output import Column, Json, hint, output_option, rows
 
 if TYPE_CHECKING:
     from cli.app import App
@@ -47,9 +47,17 @@ def show(app: App, *, output: str) -> None:
 
 
 def _published(app: App, parameter: str) -> Json:
-    """A published name, asked from SSM where nothing nearer says it."""
+    """A published name, read from SSM unless a flag, a variable or the embedded stack has it.
+
+    The source of a name that cannot be read says why; the whole answer of AWS goes to stderr.
+    """
     try:
         found = app.aws.published(parameter)
+    except NotDeployedError:
+        return {"setting": parameter, "value": "", "source": "not deployed"}
     except SluiceClientError as error:
-        return {"setting": parameter, "value": "", "source": error.message}
+        hint(f"{parameter}: {error.message}")
+        denied = isinstance(error, PermissionDeniedError)
+        source = "no right to read it (ssm:GetParameter)" if denied else "cannot be read now"
+        return {"setting": parameter, "value": "", "source": source}
     return {"setting": parameter, "value": found.value, "source": found.source}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 from sluice.client.exit_codes import ExitCode
+from sluice.client.selection import MANY
 
 from cli.app import pass_app
 from cli.columns import heading, workload_columns
@@ -22,6 +24,7 @@ WATCH_SECONDS = 2.0
 
 @click.command()
 @click.option("-q", "--queue", default="", help="Only of this LocalQueue (NAMESPACE/NAME).")
+@click.option("-N", "--namespace", default="", help="Only of this namespace.")
 @click.option("-u", "--user", default="", help="Only submitted by this user or role.")
 @click.option("-s", "--state", default="", help="Only this phase or state, e.g. PENDING.")
 @click.option("-l", "--selector", default="", help="Only with these labels (a=b,c=d).")
@@ -37,6 +40,7 @@ def ls(
     *,
     since: float | None,
     everything: bool,
+    namespace: str,
     limit: int,
     watch: bool,
     output: str,
@@ -48,7 +52,10 @@ def ls(
         start = {} if since is None else {"since": str(int((app.now() - since) * 1_000))}
         if everything:
             start = {"since": "0"}
-        return list(app.api.workloads(limit=limit, **filters, **start))
+        if not namespace:
+            return list(app.api.workloads(limit=limit, **filters, **start))
+        found = app.api.workloads(limit=MANY, **filters, **start)
+        return list(islice((item for item in found if item["namespace"] == namespace), limit))
 
     if watch:
         try:
@@ -60,7 +67,7 @@ def ls(
             raise CommandExit(ExitCode.INTERRUPTED) from None
     items = listed()
     if output in {"table", "wide"}:
-        narrowed = since is not None or any(filters.values())
+        narrowed = since is not None or bool(namespace) or any(filters.values())
         nothing = (
             "no workload matches; `sluice ls` without filters shows the others"
             if narrowed

@@ -603,3 +603,13 @@ def test_an_approximate_wait_is_a_range(least: float, most: float | None, said: 
     }
 
     assert f"Approximate wait: {said}" in why.lines(answer, 0)
+
+
+def test_ls_of_a_namespace_shows_no_other() -> None:
+    terminal = Terminal(signer=ADMIN)
+    terminal.plane.send(native("mine", 1))
+    terminal.plane.send(native("theirs", 1, namespace="blue"), BLUE)
+
+    shown = items(terminal("ls", "-N", "blue", "-o", "json"))
+
+    assert [item["name"] for item in shown] == ["theirs"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
@@ -135,3 +136,30 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 )
 def test_lengths_of_time_are_short(length: float | None, text: str) -> None:
     assert span(length) == text
+
+
+def test_a_mistyped_command_gets_suggestions() -> None:
+    result = Terminal()("whi")
+
+    assert result.exit_code == 2
+    assert "did you mean why" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "exit_code"),
+    [
+        (("get", "aaaaaaaaaaaaa", "-o", "json"), "ObjectNotFound", 3),
+        (("wait", "aaaaaaaaaaaaa", "--output=json"), "WorkloadNotFound", 102),
+        (("ls", "-ojson", "--limit", "0"), "Usage", 2),
+        (("whi", "-o", "json"), "Usage", 2),
+    ],
+)
+def test_errors_are_json_where_json_is_asked_for(
+    arguments: tuple[str, ...], code: str, exit_code: int
+) -> None:
+    result = Terminal()(*arguments)
+
+    error = json.loads(result.stdout)["error"]
+
+    assert (error["code"], error["exitCode"], result.exit_code) == (code, exit_code, exit_code)
+    assert error["message"]

@@ -13,7 +13,14 @@ from sluice.client.sender import BATCH_BYTES, SqsSender, SubmissionMessage, batc
 from sluice.core.lifecycle.options import Dependency, DependencyCondition
 from sluice.core.values.identity import workload_id
 
-from tests.unit.api.control_plane import BLUE, COMPANY, ControlPlane, cluster_queue, native
+from tests.unit.api.control_plane import (
+    BLUE,
+    COMPANY,
+    STRANGER,
+    ControlPlane,
+    cluster_queue,
+    native,
+)
 from tests.unit.cli.terminal import Terminal, items
 
 JOB = """
@@ -453,3 +460,15 @@ def test_waiting_for_what_was_sent_to_a_foreign_namespace_ends_with_its_rejectio
 
     assert result.exit_code == 104
     assert "tenant red may use only red" in result.stderr
+
+
+def test_a_dry_run_here_needs_no_api_and_shows_no_id_that_it_cannot_know() -> None:
+    document = native("a", 1)
+    del document["metadata"]["namespace"]
+    terminal = Terminal(signer=STRANGER)
+
+    result = terminal(
+        "submit", "-f", "-", "--dry-run", "client", "-o", "json", input=json.dumps(document)
+    )
+
+    assert items(result) == [{"id": "", "namespace": "", "name": "a", "result": "valid"}]
