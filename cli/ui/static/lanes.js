@@ -29,7 +29,8 @@ export function interruptions(events) {
     return {
       at: notice.at,
       message: notice.message,
-      dumps,
+      // A decision against a dump, or one that the restart has overtaken, has no bar.
+      dumps: dumps.filter((dump) => dump.to || (until < 0 && /dump/.test(dump.message))),
       ready: first("ReplacementReady"),
       fenced: first("SourceFenced"),
       resumed: first("Resumed"),

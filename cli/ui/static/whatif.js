@@ -17,6 +17,7 @@ export function WhatIf({query}) {
     <header class="title"><h1>What if a quota were another</h1>
       <p class="muted">The newest recorded admission pass is decided again on this machine, by the same code. Nothing changes in the deployment.</p></header>
     <div class="tabs">${known.map((name) => html`<button aria-pressed=${name === root} onClick=${() => go(withQuery("/whatif", {root: name}), true)}>${name}</button>`)}</div>
+    ${root && !data && html`<p class="muted">reading the newest recorded pass …</p>`}
     ${data && !data.pass && html`<${Empty} title="No recorded pass">A pass is recorded when it decides something; submit a workload first.<//>`}
     ${pinned?.pass && pinned.root === root && html`<${Slider} key=${root} root=${root} pass=${pinned.pass} cells=${pinned.cells} queue=${query.queue} />`}
   </section>`;

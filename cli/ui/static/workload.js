@@ -5,6 +5,7 @@ import {Lanes, interruptions} from "./lanes.js";
 
 const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED", "REJECTED"]);
 const RUNNING = new Set(["RUNNING", "CHECKPOINTING", "RECOVERING"]);
+const AT_WORK = new Set(["RUNNING", "CHECKPOINTING"]);
 const NEWEST = 20_000; // characters of a log
 
 export function WorkloadPage({id}) {
@@ -12,7 +13,8 @@ export function WorkloadPage({id}) {
   const {data: found, error, renew} = useLive(base, 2);
   const ended = found && ENDED.has(found.phase);
   const {data: timeline} = useLive(found && `${base}/events`, ended ? 15 : 2);
-  const {data: answer} = useLive(found && !ended && !RUNNING.has(found.phase) && `${base}/why`, 4);
+  const waits = found && !ended && !AT_WORK.has(found.phase);
+  const {data: answer} = useLive(waits && `${base}/why`, 4);
   const {data: checkpoints} = useLive(found && `${base}/checkpoints`, 10);
   const now = useNow();
   if (!found) return html`<section><h1>${id}</h1><${Failure} error=${error} />${!error && html`<p class="muted">…</p>`}</section>`;
@@ -30,7 +32,7 @@ export function WorkloadPage({id}) {
       <div class="actions">${verbs.map((verb) => html`<${Action} key=${verb} verb=${verb} items=${[found]} address=${workloadAddress(verb)} onDone=${renew} />`)}</div>
     </header>
     <${Failure} error=${error} />
-    ${answer && !ended && html`<${Why} answer=${answer} />`}
+    ${answer && waits && html`<${Why} answer=${answer} />`}
     ${found.errors?.length > 0 && html`<div class="card bad"><h2>Rejected</h2>${found.errors.map((one) => html`<p><code>${one.field}</code> ${one.message}</p>`)}</div>`}
     ${moves.length > 0 && html`<div class="card"><h2>Interruptions</h2>${moves.slice().reverse().map((one) => html`<${Lanes} key=${one.at} interruption=${one} />`)}</div>`}
     <div class="columns">
