@@ -152,7 +152,11 @@ def _with_notices(scenario: Scenario, labelled: Iterable[tuple[str, Any]]) -> Sc
     objects = scenario.objects
     if labels is None:
         queues = tuple(
-            replace(queue, namespace_selector=queue.namespace_selector and {})
+            replace(
+                queue,
+                namespace_selector=queue.namespace_selector and {},
+                namespace_expressions=(),
+            )
             for queue in objects.cluster_queues
         )
         objects = replace(objects, cluster_queues=queues)

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from sluice.core.config.ignored_fields import list_ignored_fields
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # Kind → field of its spec → why it changes nothing here.
 _WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
     "ClusterQueue": {
-        "concurrentAdmissionPolicy": "each workload is one admission",
         "admissionChecks": "checks count as ready; say in the Scenario's spec.admissionChecks how "
         "they answer",
         "admissionChecksStrategy": "checks count as ready; say in the Scenario's "
         "spec.admissionChecks how they answer",
-    },
-    "LocalQueue": {"flavors": "the ClusterQueue's flavors count"},
-    "ResourceFlavor": {"topologyName": "pods are not placed on racks"},
-    "AdmissionCheck": {
-        "retryDelayMinutes": "retries back off by themselves",
-        "parameters": "the Scenario says how the check answers",
     },
     "SchedulingPolicy": {"recordPasses": "nothing is recorded"},
     "Cluster": {
@@ -44,19 +39,18 @@ def list_unsupported_fields(
         if not isinstance(document, Mapping) or not isinstance(document.get("spec"), Mapping):
             continue
         spec: Mapping[str, Any] = document["spec"]
+        for path, why in list_ignored_fields(document, fair_sharing=shared):
+            yield f"{label}: {path} has no effect here: {why}"
         for key, why in _WITHOUT_EFFECT.get(str(document.get("kind")), {}).items():
             meant = spec.get(key) not in (None, [], {})
             if meant and not (answered and key in _OF_CHECKS):
                 yield f"{label}: spec.{key} has no effect here: {why}"
-        rules = spec.get("preemption")
-        borrow = rules.get("borrowWithinCohort") if isinstance(rules, Mapping) else None
-        if shared and isinstance(borrow, Mapping) and borrow.get("policy") not in (None, "Never"):
-            yield (
-                f"{label}: spec.preemption.borrowWithinCohort has no effect here: with fair "
-                "sharing, shares decide"
-            )
         selector = spec.get("namespaceSelector")
-        if isinstance(selector, Mapping) and selector.get("matchLabels") and not namespaces:
+        if (
+            isinstance(selector, Mapping)
+            and (selector.get("matchLabels") or selector.get("matchExpressions"))
+            and not namespaces
+        ):
             yield (
                 f"{label}: spec.namespaceSelector has no effect here: it is taken to select every "
                 "namespace; give the Scenario spec.namespaceLabels"

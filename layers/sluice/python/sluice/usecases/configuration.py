@@ -102,7 +102,7 @@ def _parsed(keyed: _Keyed) -> Configured:
     documents = [
         document for kind in QUEUEING_KINDS for document in keyed.snapshot.of(kind).values()
     ]
-    objects = parse_objects(documents)
+    objects = parse_objects(documents, stored=True)
     queues = QueueCatalog(
         flavors=objects.resource_flavors,
         cohorts=objects.cohorts,

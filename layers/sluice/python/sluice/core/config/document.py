@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, Final, Self, TypeVar
 
 from sluice.core.values.quantity import (
@@ -17,6 +18,7 @@ from sluice.core.values.quantity import (
     parse_quantity,
 )
 
+_LEAST_WEIGHT: Final = Fraction(1, 10**9)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -218,6 +220,22 @@ class Fields:
             self.wrong(key, f"{value!r} must be at least 0, with at most three decimals")
             return default
         return amount.numerator
+
+    def weight_milli(self, key: str, default: float) -> float:
+        """A fair-sharing weight times 1000: 0, or more than 0.000000001."""
+        value = self._take(key, required=False)
+        if value is None:
+            return default
+        try:
+            weight = parse_decimal(_number_or_text(value))
+        except ValueError as error:
+            self.wrong(key, str(error))
+            return default
+        if weight < 0 or 0 < weight <= _LEAST_WEIGHT or weight > MAX_AMOUNT:
+            self.wrong(key, f"{value!r} must be at least 0, and if not 0 above 0.000000001")
+            return default
+        milli = 1000 * weight
+        return milli.numerator if milli.denominator == 1 else float(milli)
 
     def duration(
         self, key: str, default: int | None = None, *, required: bool = False

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from sluice.core.config.document import DocumentError, Fields, Flaw
 from sluice.core.config.kueue_queue_fields import (
-    KUEUE_V1BETA1,
     read_admission_checks,
     read_count_annotation,
     read_fungibility,
@@ -24,6 +23,7 @@ from sluice.core.config.kueue_queue_fields import (
     read_usage_based,
     read_weight,
 )
+from sluice.core.config.kueue_validation import KUEUE_V1BETA1, validate_object
 from sluice.core.config.model import (
     AdmissionCheck,
     ClusterQueue,
@@ -42,6 +42,7 @@ from sluice.core.values.quantity import MAX_AMOUNT, parse_decimal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+KUEUE_V1ALPHA1: Final = "kueue.x-k8s.io/v1alpha1"  # of Cohorts only
 KUEUE_V1BETA2: Final = "kueue.x-k8s.io/v1beta2"
 # Kueue's objects have no place for these limits of ours; annotations keep them valid for Kueue.
 MAX_RUNNING: Final = "sluice.dev/max-running"
@@ -71,22 +72,26 @@ class ConfigObjects:
     admission_checks: tuple[AdmissionCheck, ...] = ()
 
 
-def parse_objects(documents: Iterable[Any]) -> ConfigObjects:
+def parse_objects(documents: Iterable[Any], *, stored: bool = False) -> ConfigObjects:
     """All objects of a stream; references between them are the catalog's business.
 
+    With `stored` what an earlier version accepted is taken, too (`kueue_validation`).
     Raises DocumentError with every flaw of every document.
     """
     flaws: list[Flaw] = []
-    found = read_objects(
-        ((describe(number, doc), doc) for number, doc in enumerate(documents, start=1)), flaws
-    )
+    labelled = ((describe(number, doc), doc) for number, doc in enumerate(documents, start=1))
+    found = read_objects(labelled, flaws, stored=stored)
     if flaws:
         raise DocumentError(flaws)
     return found
 
 
 def read_objects(
-    labelled: Iterable[tuple[str, Any]], flaws: list[Flaw], also: Iterable[str] = ()
+    labelled: Iterable[tuple[str, Any]],
+    flaws: list[Flaw],
+    also: Iterable[str] = (),
+    *,
+    stored: bool = False,
 ) -> ConfigObjects:
     """As `parse_objects`, for documents with labels; adds to `flaws` and returns what is left.
 
@@ -94,8 +99,11 @@ def read_objects(
     """
     found: dict[str, dict[str, ConfigObject]] = {kind: {} for kind in _READERS}
     for label, document in labelled:
+        before = len(flaws)
         if (one := read_object(label, document, flaws, also)) is None:
             continue
+        if not stored and len(flaws) == before:
+            validate_object(label, document, flaws)
         kind = type(one).__name__
         key = one.key if isinstance(one, LocalQueue) else one.name
         if key in found[kind]:
@@ -116,7 +124,8 @@ def read_object(
         if kind:
             fields.wrong("kind", f"{kind!r} is unknown; known: {', '.join((*_READERS, *also))}")
         return None
-    if version not in {KUEUE_V1BETA1, KUEUE_V1BETA2}:
+    old_cohort = kind == "Cohort" and version == KUEUE_V1ALPHA1
+    if version not in {KUEUE_V1BETA1, KUEUE_V1BETA2} and not old_cohort:
         if version:
             fields.wrong("apiVersion", f"{version!r} must be {KUEUE_V1BETA2} or {KUEUE_V1BETA1}")
         return None
@@ -195,8 +204,8 @@ def _toleration(fields: Fields) -> Toleration:
     return toleration
 
 
-def _cohort(spec: Fields, metadata: Fields, _version: str) -> Cohort:
-    parent = spec.name("parentName") or None
+def _cohort(spec: Fields, metadata: Fields, version: str) -> Cohort:
+    parent = spec.name("parent" if version == KUEUE_V1ALPHA1 else "parentName") or None
     return Cohort(
         name=metadata.text("name"),
         parent=parent,
@@ -209,6 +218,7 @@ def _cluster_queue(spec: Fields, metadata: Fields, version: str) -> ClusterQueue
     cohort = spec.name("cohort" if version == KUEUE_V1BETA1 else "cohortName") or None
     spec.ignore("concurrentAdmissionPolicy")
     annotations = metadata.map("annotations")
+    selector, expressions = read_namespace_selector(spec)
     return ClusterQueue(
         name=metadata.text("name"),
         resource_groups=read_resource_groups(spec, limited=cohort is not None, lends_nominal=True),
@@ -220,7 +230,8 @@ def _cluster_queue(spec: Fields, metadata: Fields, version: str) -> ClusterQueue
         flavor_fungibility=read_fungibility(spec.map("flavorFungibility"), version),
         fair_weight_milli=read_weight(spec),
         usage_based_admission=read_usage_based(spec),
-        namespace_selector=read_namespace_selector(spec),
+        namespace_selector=selector,
+        namespace_expressions=expressions,
         stop_policy=spec.choice("stopPolicy", StopPolicy, StopPolicy.NONE),
         admission_checks=read_admission_checks(spec, version),
         max_running=read_count_annotation(annotations, MAX_RUNNING),

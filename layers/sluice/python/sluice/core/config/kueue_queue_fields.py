@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sluice.core.config.kueue_validation import KUEUE_V1BETA1
 from sluice.core.config.model import (
     DEFAULT_WEIGHT_MILLI,
     BorrowWithinCohort,
@@ -11,6 +12,7 @@ from sluice.core.config.model import (
     FlavorQuotas,
     FungibilityChoice,
     FungibilityPreference,
+    LabelRequirement,
     Preemption,
     ReclaimWithinCohort,
     ResourceGroup,
@@ -20,8 +22,6 @@ from sluice.core.config.model import (
 
 if TYPE_CHECKING:
     from sluice.core.config.document import Fields
-
-KUEUE_V1BETA1: Final = "kueue.x-k8s.io/v1beta1"
 
 _MAX_GROUPS: Final = 16
 _MAX_PER_GROUP: Final = 64
@@ -145,9 +145,10 @@ def read_fungibility(fields: Fields, version: str) -> FlavorFungibility:
     return fungibility
 
 
-def read_weight(spec: Fields) -> int:
+def read_weight(spec: Fields) -> float:
+    """The weight times 1000."""
     fair_sharing = spec.map("fairSharing")
-    weight = fair_sharing.milli("weight", DEFAULT_WEIGHT_MILLI)
+    weight = fair_sharing.weight_milli("weight", DEFAULT_WEIGHT_MILLI)
     fair_sharing.close()
     return weight
 
@@ -162,14 +163,22 @@ def read_usage_based(spec: Fields) -> bool:
     return mode == modes[0]
 
 
-def read_namespace_selector(spec: Fields) -> dict[str, str] | None:
+def read_namespace_selector(
+    spec: Fields,
+) -> tuple[dict[str, str] | None, tuple[LabelRequirement, ...]]:
+    """`matchLabels` and `matchExpressions`; None selects no namespace."""
     if not spec.has("namespaceSelector"):
         spec.ignore("namespaceSelector")
-        return None
+        return None, ()
     selector = spec.map("namespaceSelector")
     labels = selector.string_map("matchLabels")
+    expressions = []
+    for one in selector.maps("matchExpressions"):
+        key, operator, values = one.text("key"), one.text("operator"), one.texts("values")
+        expressions.append(LabelRequirement(key, operator, values))
+        one.close()
     selector.close()
-    return labels
+    return labels, tuple(expressions)
 
 
 def read_admission_checks(spec: Fields, version: str) -> dict[str, tuple[str, ...]]:

@@ -136,11 +136,28 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One `matchExpressions` entry of a required node affinity."""
+    """One `matchExpressions` entry of a required node affinity or of a label selector."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        values = f" ({', '.join(self.values)})" if self.values else ""
+        return f"{self.key} {self.operator}{values}"
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a label selector with this entry selects an object with these labels."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +224,8 @@ class ClusterQueue:
     """Quota and rules shared by the LocalQueues that point here.
 
     `namespace_selector` holds `matchLabels`: None admits no namespace, an empty mapping all of
-    them. `admission_checks` maps a check to the flavors it applies to, an empty tuple meaning all.
+    them; `namespace_expressions` holds `matchExpressions`. `admission_checks` maps a check to the
+    flavors it applies to, an empty tuple meaning all.
     `fair_weight_milli` is the weight times 1000.
     """
 
@@ -217,9 +235,10 @@ class ClusterQueue:
     queueing_strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
     preemption: Preemption = Preemption()
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
-    fair_weight_milli: int = DEFAULT_WEIGHT_MILLI
+    fair_weight_milli: float = DEFAULT_WEIGHT_MILLI
     usage_based_admission: bool = False
     namespace_selector: Mapping[str, str] | None = field(default_factory=dict)
+    namespace_expressions: tuple[LabelRequirement, ...] = ()
     stop_policy: StopPolicy = StopPolicy.NONE
     admission_checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_running: int | None = None
@@ -233,7 +252,7 @@ class Cohort:
     name: str
     parent: str | None = None
     resource_groups: tuple[ResourceGroup, ...] = ()
-    fair_weight_milli: int = DEFAULT_WEIGHT_MILLI
+    fair_weight_milli: float = DEFAULT_WEIGHT_MILLI
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +262,7 @@ class LocalQueue:
     key: str
     cluster_queue: str
     stop_policy: StopPolicy = StopPolicy.NONE
-    fair_weight_milli: int = DEFAULT_WEIGHT_MILLI
+    fair_weight_milli: float = DEFAULT_WEIGHT_MILLI
     max_running: int | None = None
 
 

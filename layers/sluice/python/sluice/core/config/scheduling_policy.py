@@ -156,7 +156,9 @@ def read_admission_fair_sharing(spec: Fields) -> AdmissionFairSharing | None:
     settings = AdmissionFairSharing(
         half_life_ms=fields.duration("usageHalfLifeTime", required=True) or 0,
         sampling_interval_ms=sampling_ms or SAMPLING_MS,
-        resource_weights={name: weights.milli(name, 1000) / 1000 for name in weights.names()},
+        resource_weights={
+            name: weights.weight_milli(name, 1000) / 1000 for name in weights.names()
+        },
     )
     fields.close()
     return settings

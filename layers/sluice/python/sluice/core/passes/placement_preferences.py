@@ -34,10 +34,12 @@ def restrict_to_selected_namespaces(
     `labels` are those of namespaces, as far as they are known; its name is a label of each.
     """
     has = {NAMESPACE_LABEL: namespace, **labels.get(namespace, {})}
-    wrong = {k: v for k, v in (queue.namespace_selector or {}).items() if has.get(k) != v}
-    if not wrong:
+    required = sorted((queue.namespace_selector or {}).items())
+    unmet = [f"{key}={value}" for key, value in required if has.get(key) != value]
+    unmet += [str(one) for one in queue.namespace_expressions if not one.selects(has)]
+    if not unmet:
         return asking
-    wanted = ", ".join(f"{key}={value}" for key, value in sorted(wrong.items()))
+    wanted = ", ".join(unmet)
     message = f"ClusterQueue {queue.name} selects namespaces with {wanted}; {namespace} has not"
     return replace(asking, gate=Gate(Reason.NAMESPACE_NOT_SELECTED, message))
 

@@ -131,7 +131,7 @@ def _whole_units(settings: AdmissionFairSharing, resource: str, amount: float) -
 class LocalQueueUsage:
     """Past usage of LocalQueues, in the resources' integer units."""
 
-    def __init__(self, settings: AdmissionFairSharing, weights_milli: Mapping[str, int]) -> None:
+    def __init__(self, settings: AdmissionFairSharing, weights_milli: Mapping[str, float]) -> None:
         self._settings = settings
         self._weights_milli = weights_milli
         self._accounts: dict[str, PastUsage] = {}

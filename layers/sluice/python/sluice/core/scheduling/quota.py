@@ -79,7 +79,7 @@ class QuotaTree:
                 weight = queue.fair_weight_milli
                 self._add_node(name, parent_index, is_queue=True, weight_milli=weight)
 
-    def _add_node(self, name: str, parent: int, *, is_queue: bool, weight_milli: int) -> None:
+    def _add_node(self, name: str, parent: int, *, is_queue: bool, weight_milli: float) -> None:
         self.index[name] = len(self.names)
         self.names.append(name)
         self.parent.append(parent)

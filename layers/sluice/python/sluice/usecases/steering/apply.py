@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.config.catalog import unknown_controller
 from sluice.core.config.document import Flaw
+from sluice.core.config.ignored_fields import list_ignored_fields
 from sluice.core.config.kueue_objects import KUEUE_KINDS, read_objects
 from sluice.core.config.scheduling_policy import KIND as POLICY
 from sluice.core.lifecycle.indexes import blocked_key, pending_key
@@ -66,7 +67,7 @@ class Apply:
             after = _with(snapshot, wanted)
             _check(snapshot, after, wanted)
             items = [
-                _difference(snapshot, key, doc) | {"warnings": _warnings(key, after)}
+                _difference(snapshot, key, doc) | {"warnings": _warnings(key, doc, after)}
                 for key, doc in wanted.items()
             ]
             put = {
@@ -354,14 +355,22 @@ def _difference(snapshot: CatalogSnapshot, key: Key, document: Document) -> Json
     return {"kind": kind, "name": name, "result": result, "diff": diff}
 
 
-def _warnings(key: Key, after: CatalogSnapshot) -> list[str]:
-    """What Kueue takes, and so do we, though its queues will admit nobody."""
+def _warnings(key: Key, document: Document, after: CatalogSnapshot) -> list[str]:
+    """What Kueue takes, and so do we, though it has no effect or its queues will admit nobody."""
     kind, name = key
-    check = (configured(after).queues.admission_checks or {}).get(name)
-    if kind != "AdmissionCheck" or check is None:
-        return []
-    message = unknown_controller(check)
-    return [f"{message}. Queues with it stay inactive"] if message else []
+    config = configured(after)
+    shared = False
+    if kind == "ClusterQueue":
+        policy = config.policies.of(config.queues.root_of(name))
+        shared = policy.fair_sharing is not None
+    found = [
+        f"{path} has no effect: {why}"
+        for path, why in list_ignored_fields(document, fair_sharing=shared)
+    ]
+    check = (config.queues.admission_checks or {}).get(name)
+    if kind == "AdmissionCheck" and check is not None and (message := unknown_controller(check)):
+        found.append(f"{message}. Queues with it stay inactive")
+    return found
 
 
 def _fields(before: Document, after: Document) -> list[Json]:
