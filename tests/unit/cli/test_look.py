@@ -412,7 +412,7 @@ def test_queues_show_what_is_borrowed_and_lent() -> None:
 
 
 def test_capacity_shows_limits_and_what_cannot_be_bought() -> None:
-    terminal = Terminal()
+    terminal = Terminal(signer=ADMIN)
     until = terminal.plane.clock.now() + 300_000
     closed = Closure(Reason.INSUFFICIENT_INSTANCE, "NodePool spot: none left", until)
     plans = [

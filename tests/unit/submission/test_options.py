@@ -237,3 +237,12 @@ def test_cedana_is_for_jobs_of_one_pod(asked: dict[str, Any], field: str) -> Non
     accepted(a_workload(checkpoint={"mode": "cedana"}))
 
     assert list(errors(a_workload(**{"checkpoint": {"mode": "cedana"}, **asked}))) == [field]
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+def test_who_waits_for_itself_is_refused_at_submission(by):
+    document = a_workload()
+    itself = accepted(document).id if by == "id" else document["metadata"]["name"]
+    document["spec"]["dependsOn"] = [{by: itself}]
+
+    assert "is this workload itself" in errors(document)[f"spec.dependsOn[0].{by}"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from sluice.core.lifecycle import transitions as lifecycle
-from sluice.core.lifecycle.happenings import story
+from sluice.core.lifecycle.happenings import in_order, story
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
 from sluice.ports import StreamRecord
 from sluice.usecases.upkeep.relay import Relay
@@ -218,3 +218,11 @@ def test_provision_is_asked_when_the_ledger_has_grown_on_a_cluster() -> None:
     assert Relayed((PENDING, ADMITTED)).provisions.asked == [CLUSTER]
     assert Relayed((PENDING, ADMITTED), (PENDING, ADMITTED)).provisions.asked == [CLUSTER]
     assert Relayed((ADMITTED, DISPATCHED), (DISPATCHED, FINISHED)).provisions.asked == []
+
+
+def test_a_checkpoint_stands_before_the_stop_of_the_same_second() -> None:
+    stopped = {"at": 10_000, "generation": 0, "what": "Stopped"}
+    saved = {"at": 10_400, "generation": 0, "what": "CheckpointCompleted"}
+    later = {"at": 11_000, "generation": 1, "what": "Admitted"}
+
+    assert in_order([later, stopped, saved]) == [saved, stopped, later]

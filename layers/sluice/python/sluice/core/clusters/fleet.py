@@ -62,6 +62,15 @@ def health(*, cordoned: bool, seen_at: int, now: int) -> Health:
     return Health.CORDONED if cordoned else Health.READY
 
 
+def is_of_flavor(row: Mapping[str, Any], flavor: ResourceFlavor) -> bool:
+    """Whether a row of the inventory, as far as it tells, is of a machine of the flavor."""
+    return all(
+        row.get(name) in (None, "", flavor.node_labels[label])
+        for label, name in _LABELS.items()
+        if label in flavor.node_labels
+    )
+
+
 def observed_rate(
     flavor: ResourceFlavor, nodes: Iterable[tuple[Mapping[str, Any], Mapping[str, int]]]
 ) -> dict[str, Rate]:

@@ -122,9 +122,11 @@ def submission(
             found += _refused_by_driver(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
         _queue(reading.queue, namespace, _queue_path(body), flaws)
+    identifier = workload_id(namespace, document.key(key))
+    if reading is not None:
+        flaws += _waits_for_itself(reading, identifier, name)
     if flaws or reading is None:
         return _rejected(body, flaws, tenant, document.key(key), now_ms)
-    identifier = workload_id(namespace, document.key(key))
     return Accepted(
         id=identifier,
         name=name or f"{_generated(body)}{identifier[:5]}",
@@ -351,6 +353,19 @@ def _collisions(reading: _Reading) -> list[Flaw]:
             if volume.mount_path in mounts:
                 found.append(Flaw("", f"{at}.mountPath", "the Job mounts another volume there"))
     return found
+
+
+def _waits_for_itself(reading: _Reading, identifier: str, name: str) -> list[Flaw]:
+    """A workload that names itself would wait until it is refused as unknown."""
+    return [
+        Flaw(
+            "",
+            f"spec.dependsOn[{place}].{'id' if each.id else 'name'}",
+            "is this workload itself; name another one, an earlier one of the same name by its id",
+        )
+        for place, each in enumerate(reading.options.depends_on)
+        if each.id == identifier or (each.name and each.name == name)
+    ]
 
 
 def _refused_by_driver(reading: _Reading) -> list[Flaw]:

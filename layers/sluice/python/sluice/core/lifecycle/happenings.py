@@ -142,8 +142,24 @@ def story(written: Iterable[Mapping[str, Any]], record: Workload) -> list[Mappin
 
 
 def in_order(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """By time; what happened within one millisecond as a life goes."""
-    return sorted(lines, key=lambda line: (line["at"], line["generation"], rank(line["what"])))
+    """By time; what happened within one millisecond as a life goes.
+
+    The stream tells only the second of `Stopped`: a checkpoint of the same second was before it.
+    """
+    every = list(lines)
+    saved: dict[tuple[int, int], int] = {}
+    for line in every:
+        if line["what"] == "CheckpointCompleted":
+            second = line["generation"], line["at"] // 1_000
+            saved[second] = max(saved.get(second, 0), line["at"])
+
+    def place(line: Mapping[str, Any]) -> tuple[int, int, int]:
+        at, generation = line["at"], line["generation"]
+        if line["what"] == "Stopped" and at % 1_000 == 0:
+            at = max(at, saved.get((generation, at // 1_000), 0))
+        return at, generation, rank(line["what"])
+
+    return sorted(every, key=place)
 
 
 def _of_waits(before: Workload | None, now: Workload) -> Iterator[Happening]:

@@ -1,6 +1,6 @@
 """The codec: frozen dataclasses to plain JSON values and back, driven by their own type hints.
 
-What a kind of value needs is worked out once and kept (docs/decisions/0025-typed-records.md).
+What a kind of value needs is worked out once and kept (docs/decisions/0030-typed-records.md).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from sluice.core.values.quantity import format_quantity, parse_quantity
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.reading.query import DAY_MS
+from sluice.usecases.reading.visible_fleet import visible_fleet
 from sluice.usecases.views import Json, reason
 
 if TYPE_CHECKING:
@@ -87,22 +88,42 @@ class Accounts:
         """Nodes by cluster, pool and capacity type; requested is what workloads hold there.
 
         A pool that `provision` plans has its limit, and why nothing can be bought there, if so.
+        Tenants see the pools and machines that their queues may use.
         """
-        del caller  # machines are nobody's secret
         now = self.query.clock.now()
+        snapshot = self.query.catalog.snapshot()
+        clusters = sorted(snapshot.of("Cluster"))
+        planned = [(c, plan) for c in clusters for plan in self.query.pools.plans(c)]
+        fleet = visible_fleet(caller, snapshot, planned)
         groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
         gone: Counter[tuple[str, str, str]] = Counter()
         plans: dict[tuple[str, str], PoolPlan] = {}
         barred: dict[str, list[Ban]] = {}
-        for cluster in sorted(self.query.catalog.snapshot().of("Cluster")):
-            plans |= {(cluster, each.pool): each for each in self.query.pools.plans(cluster)}
-            barred[cluster] = in_force(self.query.offerings.banned(cluster), now)
+        for cluster, plan in planned:
+            capacity = {"nodepool": plan.pool, "capacity_type": ",".join(plan.capacity_types)}
+            if fleet.shows(cluster, plan.pool, capacity):
+                plans[cluster, plan.pool] = plan
+        for cluster in clusters:
+            barred[cluster] = [
+                ban
+                for ban in in_force(self.query.offerings.banned(cluster), now)
+                if fleet.shows(
+                    cluster,
+                    ban.offering.pool,
+                    {
+                        "type": ban.offering.instance_type,
+                        "capacity_type": ban.offering.capacity_type,
+                    },
+                )
+            ]
             for loss in self.query.losses.of(cluster):
-                if loss.at > now - DAY_MS:
+                lost = {"nodepool": loss.nodepool, "capacity_type": loss.capacity_type}
+                if loss.at > now - DAY_MS and fleet.shows(cluster, loss.nodepool, lost):
                     gone[cluster, loss.nodepool, loss.capacity_type] += 1
             for node in self.query.nodes.of(cluster):
                 key = (cluster, node.get("nodepool", ""), node.get("capacity_type", ""))
-                if node.get("seen_at", 0) > now - GONE_MS:
+                seen = node.get("seen_at", 0) > now - GONE_MS
+                if seen and fleet.shows(cluster, str(node.get("nodepool", "")), node):
                     groups[key].append(node)
         shown = {key[:2] for key in (*groups, *gone)}
         idle = {

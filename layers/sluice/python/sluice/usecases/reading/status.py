@@ -14,9 +14,11 @@ from sluice.core.lifecycle.runs import present_run, queued_at
 from sluice.core.migrations.restoring import RESTORE
 from sluice.usecases.fleet import GONE_MS
 from sluice.usecases.reading.query import DAY_MS, UNFINISHED
+from sluice.usecases.reading.visible_fleet import visible_fleet
 from sluice.usecases.views import Json, Refusals
 
 if TYPE_CHECKING:
+    from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query
 
@@ -25,7 +27,7 @@ ENDED = 2_000  # of those that have ended in the last 24 hours, in each LocalQue
 
 @dataclass(frozen=True)
 class Status:
-    """Of the workloads that a caller may see; machines are nobody's secret.
+    """Of the workloads that a caller may see; machines are those that its queues may use.
 
     Bounded like lists: the first thousands of each queue are looked at.
     """
@@ -48,7 +50,7 @@ class Status:
             "pending": _waiting(pending, refusals, now),
             "oldestPending": _oldest(pending, refusals, now),
             "workloads": _paid(running),
-            "machines": self._machines(snapshot.of("Cluster"), now),
+            "machines": self._machines(caller, snapshot, now),
             "recoveries24h": _recoveries([*unfinished, *ended], now - DAY_MS),
         }
 
@@ -59,12 +61,16 @@ class Status:
         found = self.query.workloads.get_many(key.partition("#")[2] for key in keys)
         return [w for w in found if w.state not in UNFINISHED]
 
-    def _machines(self, clusters: Iterable[str], now: int) -> Json:
+    def _machines(self, caller: Authority, snapshot: CatalogSnapshot, now: int) -> Json:
+        clusters = sorted(snapshot.of("Cluster"))
+        plans = [(c, plan) for c in clusters for plan in self.query.pools.plans(c)]
+        fleet = visible_fleet(caller, snapshot, plans)
         rows = [
             row
             for cluster in clusters
             for row in self.query.nodes.of(cluster)
             if row.get("seen_at", 0) > now - GONE_MS
+            and fleet.shows(cluster, str(row.get("nodepool", "")), row)
         ]
         prices = [float(row["price"]) for row in rows if row.get("price")]
         return {
