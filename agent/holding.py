@@ -8,6 +8,7 @@ Needs to see and to signal the node's processes, as `agent.signals` does.
 
 import contextlib
 import os
+import select
 import signal
 import threading
 import time
@@ -23,6 +24,8 @@ SAVED_GRACE_SECONDS = 1
 """With so little grace at most Sluice deletes the pods that are saved."""
 SECOND_THOUGHTS_SECONDS = 2.0
 """So soon after the deletion of its Job, Sluice shortens the grace of a pod that is saved."""
+END_SECONDS = 2.0
+"""How long the end of killed processes is waited for; the kernel needs some milliseconds."""
 PROC = Path("/proc")
 
 
@@ -68,8 +71,27 @@ class Hold:
         """Everything goes on, as if nothing had been."""
         self._end(signal.SIGCONT)
 
-    def kill(self) -> None:
+    def kill(self) -> bool:
+        """Whether it is proven that nothing of the run executes any more.
+
+        The end of the first process of a container is that of all of its PID namespace; the others
+        are waited for as well, since pods may share one.
+        """
+        with self._lock:
+            watched = [os.dup(descriptor) for descriptor in self._stopped.values()]
+            whole = self._first in self._stopped
         self._end(signal.SIGKILL)
+        try:
+            return whole and _have_ended(watched) and not self._found_alive()
+        finally:
+            for descriptor in watched:
+                os.close(descriptor)
+
+    def _found_alive(self) -> bool:
+        """Whether the tree has a process that was not killed, such as one born meanwhile."""
+        return any(
+            status_of(pid, self._proc).get("State", "Z")[:1] not in "ZX" for pid in self._tree()
+        )
 
     def release_in(self, seconds: float) -> None:
         timer = threading.Timer(max(0.0, seconds), self.release)
@@ -144,8 +166,10 @@ class HeldRuns:
             hold.release_in(order.deadline / 1000 - time.time())
         return hold
 
-    def going(self, uid: str, grace_seconds: int, order: Order | None) -> None:
-        """The pod was told to go. Who is not saved, or has been given up, hears its SIGTERM.
+    def going(self, uid: str, grace_seconds: int, order: Order | None) -> bool:
+        """The pod was told to go; whether it was killed here, which is proof of its end.
+
+        A pod that is not saved, or was given up, hears its SIGTERM.
 
         `order`: what it bears. A kubelet that has begun to wait for the end of a pod waits for as
         long as it was told first, so who is saved and works on is ended here too.
@@ -154,12 +178,14 @@ class HeldRuns:
         if grace_seconds > SAVED_GRACE_SECONDS:
             if hold is not None:
                 hold.release_in(SECOND_THOUGHTS_SECONDS)
-        elif hold is not None:
-            hold.kill()
-        elif order is not None:
+            return False
+        if hold is not None:
+            return hold.kill()
+        if order is not None:
             self.known[uid] = working = Hold(first_of(order, certainly=True))
             working.stop()
             working.kill()
+        return False
 
     def recalled(self, uid: str) -> None:
         """Its order was taken back, as another member of its gang could not be saved."""
@@ -170,6 +196,19 @@ class HeldRuns:
         """The pod is no more."""
         if (hold := self.known.pop(uid, None)) is not None:
             hold.kill()
+
+
+def _have_ended(descriptors: list[int], seconds: float = END_SECONDS) -> bool:
+    """Whether all of these processes have ended, by the end of these seconds."""
+    poll, waited = select.poll(), set(descriptors)
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + seconds
+    while waited and (left := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(left * 1000):
+            poll.unregister(descriptor)
+            waited.discard(descriptor)
+    return not waited
 
 
 def list_tree(first: int, proc: Path = PROC) -> Iterator[int]:

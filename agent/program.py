@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -92,10 +93,21 @@ class OrderController:
             self.met.add(metadata["uid"])
         if metadata.get("deletionTimestamp"):
             grace = metadata.get("deletionGracePeriodSeconds", 0)
-            self.saver.holds.going(metadata["uid"], grace, borne_by(pod))
+            ended = self.saver.holds.going(metadata["uid"], grace, borne_by(pod))
+            held = held_for(pod)
+            if ended and held is not None:
+                self.pool.submit(self._report_end, held, pod).add_done_callback(_tell)
         elif ORDER not in (metadata.get("annotations") or {}):
             self.saver.holds.recalled(metadata["uid"])
+            self.said.pop(metadata["uid"], None)  # the next order may have the same name
         self.want(metadata["uid"], order_of(pod))
+
+    def _report_end(self, order: Order, pod: dict[str, Any]) -> None:
+        """Sluice need not wait until the kubelet has found out and told so."""
+        answer = order.ended(pod["metadata"]["annotations"][DONE], at=int(time.time() * 1000))
+        log.info("order %s: %s/%s has ended", order.name, order.namespace, order.pod)
+        patch = {"metadata": {"uid": order.uid, "annotations": {DONE: answer}}}
+        self.api.patch_namespaced_pod(order.pod, order.namespace, patch)
 
     def want(self, uid: str, order: Order | None) -> None:
         """Begin at once, or after what is under way for the same pod; None: nothing more."""

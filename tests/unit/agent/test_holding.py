@@ -135,8 +135,9 @@ def test_who_is_saved_is_killed_and_who_is_given_up_hears_its_signal(
 
     holds.going("another pod", 1, None)
     until(lambda: state(first.pid) == "T")
-    holds.going(UID, grace, an_order())
+    proven = holds.going(UID, grace, an_order())
 
+    assert proven is killed
     until(lambda: state(first.pid) == ("Z" if killed else "S"))
     until(lambda: state(child) in (("", "Z") if killed else ("S",)))
 

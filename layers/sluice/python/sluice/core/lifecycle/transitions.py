@@ -211,7 +211,7 @@ def cancel_pending(
 
 
 def gone(workload: Workload) -> Change:
-    """Proof that neither the Job of this generation nor a pod of it exists any more."""
+    """Proof that no pod of this generation executes anything, and that no other will be made."""
     guard = Guard((State.RECLAIMING,), workload.generation, workload.uid, absent=("gone",))
     return Change(workload, guard, {"gone": True})
 

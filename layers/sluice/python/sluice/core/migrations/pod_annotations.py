@@ -23,7 +23,7 @@ EVICT: Final = "yield-"
 """How the order begins after which a pod stands still that makes room for others."""
 DONE: Final = "sluice.dev/checkpoint-done"
 """The answer, as JSON: `{order, error, at}`, or, with `held` only if the pod stands still,
-`{order, uri, image, bytes, sha256, seconds, at, held}`.
+`{order, uri, image, bytes, sha256, seconds, at, held}`; `ended` once all that was held is killed.
 """
 DRIVER: Final = "sluice.dev/checkpoint-driver"
 DESTINATION: Final = "sluice.dev/checkpoint-to"
@@ -122,6 +122,22 @@ def ordered_result(pod: Mapping[str, Any]) -> PodCheckpoint | str | None:
 def result_of_order(order: str, pod: Mapping[str, Any]) -> PodCheckpoint | str | None:
     """What became of this very order; None also if the pod bears another one."""
     return ordered_result(pod) if annotations_of(pod).get(ORDER) == order else None
+
+
+def is_proven_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether the node's agent has killed all that it held of a deleted pod, and says so.
+
+    Only of pods whose containers no kubelet starts again; of others the kubelet's word is needed.
+    """
+    annotations = annotations_of(pod)
+    if not pod["metadata"].get("deletionTimestamp") or pod["spec"].get("restartPolicy") != "Never":
+        return False
+    try:
+        done = json.loads(annotations.get(DONE, "null"))
+        told = done["order"] == annotations.get(ORDER) and bool(done.get("held"))
+        return told and int(done.get("ended", 0)) > 0
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def result_at(pod: Mapping[str, Any]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Change, Workload
+from sluice.core.migrations.pod_annotations import is_proven_ended
 from sluice.core.migrations.restoring import awaits_restore, why_not_restored
 from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document
@@ -30,6 +31,7 @@ def stop(
     such a pod at once, before its node has ended it, and with it the proof. A pod whose end its
     node has reported is the proof itself: it is removed where that node has left it behind, since
     the Job stays as long as it does, and Kubernetes takes a minute to clear up after a machine.
+    The word of a node's agent that it has killed all it held of a pod is proof as well.
     """
     job = find(cluster, workload)
     if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
@@ -49,6 +51,8 @@ def stop(
     for pod in pods:
         if 0 < job_status.ended_when_deleted(pod) <= now - LEFT_BEHIND_MS:
             pod_writer.delete(cluster, pod, grace_seconds=0)
+    if metadata.get("deletionTimestamp") and left and all(map(is_proven_ended, left)):
+        return lifecycle.gone(workload)  # its controller makes no pods for a Job that is deleted
     if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)
     end_bare(cluster, left)
