@@ -22,7 +22,7 @@ class NotInstalledError(SluiceClientError):
 
 
 @dataclass(frozen=True)
-class Verb:
+class CommandEntry:
     """Where a verb lives, and the line that `--help` shows for it."""
 
     name: str
@@ -36,7 +36,7 @@ class Verb:
 class LazyGroup(click.Group):
     """A group whose verbs are rows of a table."""
 
-    def __init__(self, *args: Any, verbs: tuple[Verb, ...] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, verbs: tuple[CommandEntry, ...] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.verbs = {verb.name: verb for verb in verbs}
 

@@ -9,66 +9,98 @@ from sluice.client.exit_codes import ExitCode
 
 from cli.app import App
 from cli.errors import CommandError
-from cli.lazy import DISTRIBUTION, LazyGroup, Verb
+from cli.lazy import DISTRIBUTION, CommandEntry, LazyGroup
 
 SUBMIT, LOOK, STEER, ACCOUNT, OPERATE = "Submit", "Look and wait", "Steer", "Account", "Operate"
 
 VERBS = (
-    Verb("submit", "cli.commands.submit:submit", "Submit job documents.", SUBMIT),
-    Verb("run", "cli.commands.run:run", "Submit one container without a file.", SUBMIT),
-    Verb("ls", "cli.commands.ls:ls", "List workloads.", LOOK),
-    Verb("get", "cli.commands.get:get", "Show a workload's document and status.", LOOK),
-    Verb(
+    CommandEntry("submit", "cli.commands.submit:submit", "Submit job documents.", SUBMIT),
+    CommandEntry("run", "cli.commands.run:run", "Submit one container without a file.", SUBMIT),
+    CommandEntry("ls", "cli.commands.ls:ls", "List workloads.", LOOK),
+    CommandEntry("get", "cli.commands.get:get", "Show a workload's document and status.", LOOK),
+    CommandEntry(
         "describe",
         "cli.commands.describe:describe",
         "Show everything known about a workload.",
         LOOK,
     ),
-    Verb("why", "cli.commands.why:why", "Explain why a workload does not run.", LOOK),
-    Verb("logs", "cli.commands.logs:logs", "Print a workload's logs, also after it ended.", LOOK),
-    Verb("events", "cli.commands.events:events", "Print the timeline of a workload.", LOOK),
-    Verb("status", "cli.commands.status:status", "Show a summary of the whole system.", LOOK),
-    Verb("top", "cli.commands.status:top", "Show the summary, refreshed.", LOOK),
-    Verb("wait", "cli.commands.wait:wait", "Wait for workloads and report their outcome.", LOOK),
-    Verb("cancel", "cli.commands.steer:cancel", "Cancel workloads.", STEER),
-    Verb("hold", "cli.commands.steer:hold", "Keep pending workloads from being admitted.", STEER),
-    Verb("release", "cli.commands.steer:release", "Undo hold.", STEER),
-    Verb("requeue", "cli.commands.steer:requeue", "Stop workloads and queue them again.", STEER),
-    Verb("reprioritize", "cli.commands.steer:reprioritize", "Change priority.", STEER),
-    Verb("check", "cli.commands.check:check", "Answer an admission check.", STEER),
-    Verb("checkpoint", "cli.commands.migrate:checkpoint", "Checkpoint a running workload.", STEER),
-    Verb(
+    CommandEntry("why", "cli.commands.why:why", "Explain why a workload does not run.", LOOK),
+    CommandEntry(
+        "logs", "cli.commands.logs:logs", "Print a workload's logs, also after it ended.", LOOK
+    ),
+    CommandEntry("events", "cli.commands.events:events", "Print the timeline of a workload.", LOOK),
+    CommandEntry(
+        "status", "cli.commands.status:status", "Show a summary of the whole system.", LOOK
+    ),
+    CommandEntry("top", "cli.commands.status:top", "Show the summary, refreshed.", LOOK),
+    CommandEntry(
+        "wait", "cli.commands.wait:wait", "Wait for workloads and report their outcome.", LOOK
+    ),
+    CommandEntry("cancel", "cli.commands.steer:cancel", "Cancel workloads.", STEER),
+    CommandEntry(
+        "hold", "cli.commands.steer:hold", "Keep pending workloads from being admitted.", STEER
+    ),
+    CommandEntry("release", "cli.commands.steer:release", "Undo hold.", STEER),
+    CommandEntry(
+        "requeue", "cli.commands.steer:requeue", "Stop workloads and queue them again.", STEER
+    ),
+    CommandEntry("reprioritize", "cli.commands.steer:reprioritize", "Change priority.", STEER),
+    CommandEntry("check", "cli.commands.check:check", "Answer an admission check.", STEER),
+    CommandEntry(
+        "checkpoint", "cli.commands.migrate:checkpoint", "Checkpoint a running workload.", STEER
+    ),
+    CommandEntry(
         "migrate", "cli.commands.migrate:migrate", "Move a running workload to another node.", STEER
     ),
-    Verb("restore", "cli.commands.migrate:restore", "Restart from a checkpoint.", STEER),
-    Verb("checkpoints", "cli.commands.checkpoints:checkpoints", "List checkpoints.", LOOK),
-    Verb("queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT),
-    Verb("capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT),
-    Verb("shares", "cli.commands.shares:shares", "Show fair shares and past usage.", ACCOUNT),
-    Verb("cost", "cli.commands.cost:cost", "Show costs, split into useful and lost work.", ACCOUNT),
-    Verb("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
-    Verb("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
-    Verb("delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE),
-    Verb("cordon", "cli.commands.drain:cordon", "Admit no new work to a cluster.", OPERATE),
-    Verb("uncordon", "cli.commands.drain:uncordon", "Undo cordon.", OPERATE),
-    Verb("admin", "cli.commands.admin:admin", "Dead letters, ledgers, clusters.", OPERATE),
-    Verb("doctor", "cli.commands.doctor:doctor", "Check settings, access and health.", OPERATE),
-    Verb("drill", "cli.commands.drill:drill", "Interrupt a spot instance on purpose.", OPERATE),
-    Verb(
+    CommandEntry("restore", "cli.commands.migrate:restore", "Restart from a checkpoint.", STEER),
+    CommandEntry("checkpoints", "cli.commands.checkpoints:checkpoints", "List checkpoints.", LOOK),
+    CommandEntry(
+        "queues", "cli.commands.queues:queues", "Show queues: quota, use, shares.", ACCOUNT
+    ),
+    CommandEntry(
+        "capacity", "cli.commands.capacity:capacity", "Show nodes by cluster and pool.", ACCOUNT
+    ),
+    CommandEntry(
+        "shares", "cli.commands.shares:shares", "Show fair shares and past usage.", ACCOUNT
+    ),
+    CommandEntry(
+        "cost", "cli.commands.cost:cost", "Show costs, split into useful and lost work.", ACCOUNT
+    ),
+    CommandEntry("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
+    CommandEntry("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
+    CommandEntry(
+        "delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE
+    ),
+    CommandEntry("cordon", "cli.commands.drain:cordon", "Admit no new work to a cluster.", OPERATE),
+    CommandEntry("uncordon", "cli.commands.drain:uncordon", "Undo cordon.", OPERATE),
+    CommandEntry("admin", "cli.commands.admin:admin", "Dead letters, ledgers, clusters.", OPERATE),
+    CommandEntry(
+        "doctor", "cli.commands.doctor:doctor", "Check settings, access and health.", OPERATE
+    ),
+    CommandEntry(
+        "drill", "cli.commands.drill:drill", "Interrupt a spot instance on purpose.", OPERATE
+    ),
+    CommandEntry(
         "declare-lost",
         "cli.commands.declare_lost:declare_lost",
         "Declare that a cluster will not come back.",
         OPERATE,
     ),
-    Verb("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
-    Verb("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
-    Verb("ui", "cli.commands.ui:ui", "Open the pages in a browser.", LOOK, "ui"),
-    Verb("local", "cli.local:local", "Start and stop the embedded stack.", OPERATE, "local"),
-    Verb(
+    CommandEntry("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
+    CommandEntry("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
+    CommandEntry("ui", "cli.commands.ui:ui", "Open the pages in a browser.", LOOK, "ui"),
+    CommandEntry(
+        "local", "cli.local:local", "Start and stop the embedded stack.", OPERATE, "local"
+    ),
+    CommandEntry(
         "config", "cli.commands.config:config", "Show settings and where they come from.", OPERATE
     ),
-    Verb("schema", "cli.commands.schema:schema", "Print the published JSON Schemas.", OPERATE),
-    Verb("completion", "cli.commands.completion:completion", "Print shell completion.", OPERATE),
+    CommandEntry(
+        "schema", "cli.commands.schema:schema", "Print the published JSON Schemas.", OPERATE
+    ),
+    CommandEntry(
+        "completion", "cli.commands.completion:completion", "Print shell completion.", OPERATE
+    ),
 )
 
 
