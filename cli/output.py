@@ -64,7 +64,7 @@ def rows(items: Sequence[Row], columns: Sequence[Column], form: str, *, name: st
         document({"items": list(items)}, form)
     elif form == "name":
         for item in items:
-            click.echo(item[name])
+            click.echo(clean(str(item[name])))
     else:
         shown = [column for column in columns if form == "wide" or not column.wide]
         click.echo(table([c.heading for c in shown], [[c.cell(i) for c in shown] for i in items]))
@@ -73,7 +73,7 @@ def rows(items: Sequence[Row], columns: Sequence[Column], form: str, *, name: st
 def document(value: Any, form: str) -> None:
     """Prints one object as YAML or JSON."""
     if form == "json":
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        click.echo(json_text(value))
     else:
         import yaml  # noqa: PLC0415 - a verb pays only for what it uses
 
@@ -90,6 +90,12 @@ def table(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
         coloured = [p.replace(c, paint(c), 1) for p, c in zip(padded, row, strict=True)]
         lines.append("  ".join(coloured).rstrip())
     return "\n".join(lines)
+
+
+def json_text(value: Any) -> str:
+    """JSON for people and programs; characters that could control a terminal are escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def clean(cell: str) -> str:

@@ -8,7 +8,7 @@ import click
 
 from cli.app import pass_app
 from cli.figures import moment
-from cli.output import Column, hint, output_option, rows
+from cli.output import Column, clean, hint, output_option, rows
 from cli.selection import ENDED, find, one_workload
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def events(app: App, *, workload: str | None, name: str | None, follow: bool, ou
             if identity(item) in known:
                 continue
             known.add(identity(item))
-            click.echo("  ".join(column.cell(item) for column in EVENT_COLUMNS))
+            click.echo("  ".join(clean(column.cell(item)) for column in EVENT_COLUMNS))
 
 
 def identity(item: Mapping[str, Any]) -> tuple[int, int, str]:

@@ -136,9 +136,10 @@ def test_wider_standards_leave_pods_alone(level):
     assert pod == a_pod()
 
 
-def test_a_pod_with_users_of_its_own_may_be_root_inside():
+def test_q2_a_pod_with_users_of_its_own_may_not_be_root_inside():
+    """Finding Q2: clusters up to 1.32 drop `hostUsers`, and then uid 0 is that of the node."""
     pod = a_pod(hostUsers=False, securityContext={"runAsUser": 0})
 
     harden(pod, PodSecurity.RESTRICTED)
 
-    assert refused(pod, PodSecurity.RESTRICTED) == set()
+    assert refused(pod, PodSecurity.RESTRICTED) != set()

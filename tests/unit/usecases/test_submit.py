@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.values.identity import workload_id
-from sluice.ports import CatalogEdit, Created
+from sluice.ports import CatalogEdit, CatalogSnapshot, Created
+from sluice.usecases.admitting.submit import MESSAGE_MS, Judged, Message, Submit
 
 from tests.fakes import MemoryWorkloads
 from tests.unit.usecases.plane import (
@@ -60,6 +62,56 @@ def test_a_good_document_becomes_a_pending_record_with_its_manifest() -> None:
     )  # fmt: skip
     assert record.pod_sets[0].requests == {"cpu": 1000}
     assert plane.manifests.rows == {record.manifest_key: document}
+
+
+def test_d1_a_message_that_cannot_be_judged_comes_again_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Finding D1: one document took the batch of all tenants with it, ten times."""
+    plane, judge = Plane(), Submit.judge
+
+    def fails(submit: Submit, message: Message, snapshot: CatalogSnapshot) -> list[Judged]:
+        if message.id == "m-bad":
+            raise ZeroDivisionError
+        return judge(submit, message, snapshot)
+
+    monkeypatch.setattr(Submit, "judge", fails)
+    bad = replace(a_message(a_document(key="bad")), id="m-bad")
+
+    outcome = plane.submit()([bad, a_message(a_document())])
+
+    assert [each.message_id for each in outcome.failed] == ["m-bad"]
+    assert [row.state for row in rows(plane)] == [State.PENDING]
+
+
+def test_d2_a_message_that_takes_too_long_is_rejected_and_its_neighbours_are_judged() -> None:
+    plane = Plane()
+    submit = plane.submit()
+    fetch = plane.manifests.fetch
+
+    def slow(reference: str, sha256: str) -> bytes:
+        plane.clock.pass_ms(MESSAGE_MS + 1)
+        return fetch(reference, sha256)
+
+    plane.manifests.fetch = slow  # type: ignore[method-assign]
+    items = [{"manifestRef": f"s3://bucket/{n}", "sha256": "0" * 64} for n in range(9)]
+
+    outcome = submit([a_message({"kind": "List", "items": items}), a_message(a_document())])
+
+    assert (outcome.accepted, outcome.rejected, outcome.failed) == (1, 9, ())
+
+
+def test_d3_a_record_that_no_transaction_could_take_with_others_is_rejected() -> None:
+    """Finding D3: eleven records of 380 KB stopped the admission of all tenants."""
+    plane = Plane()
+    document = a_document()
+    document["metadata"]["labels"] = {f"l{n}": "x" * 63 for n in range(900)}
+
+    outcome = plane.submit()([a_message(document)])
+
+    assert (outcome.accepted, outcome.rejected) == (0, 1)
+    (record,) = rows(plane)
+    assert "shorten the labels" in record.reason["message"]
 
 
 def test_cedana_is_accepted_as_soon_as_a_cluster_has_it() -> None:

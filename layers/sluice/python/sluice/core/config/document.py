@@ -19,6 +19,8 @@ from sluice.core.values.quantity import (
 )
 
 _LEAST_WEIGHT: Final = Fraction(1, 10**9)
+_EXPLAINED: Final = 10  # flaws that get a suggestion; finding one costs time
+_EXPLAINED_LENGTH: Final = 64  # of a name; no known one is longer
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", re.ASCII)
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -96,7 +98,8 @@ class Fields:
         """Reports unknown keys, with the nearest known one as a suggestion."""
         for key in self._values:
             if key not in self._asked:
-                near = get_close_matches(str(key), self._asked, n=1)
+                few = len(self._flaws) < _EXPLAINED and len(str(key)) <= _EXPLAINED_LENGTH
+                near = get_close_matches(str(key), self._asked, n=1) if few else []
                 hint = f"did you mean {near[0]}?" if near else f"known: {_listed(self._asked)}"
                 self._flaw(self._at(str(key)), f"unknown field; {hint}")
 

@@ -34,7 +34,8 @@ class Tenant:
     names that pods may refer to; `environment` names variables that are reserved otherwise.
     `buckets` are `BUCKET/PREFIX` globs; None leaves volumes to the pods' own IAM role, and then
     no manifest is fetched from S3, since Sluice's role would do that. `checks` are the admission
-    checks that the tenant answers, whosever workload they are about.
+    checks that the tenant answers, whosever workload they are about. `annotations` are domains
+    whose annotations its jobs may carry.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Tenant:
     environment: tuple[str, ...] = ()
     buckets: tuple[str, ...] | None = None
     checks: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
 
     @property
     def allowed_images(self) -> tuple[str, ...]:
@@ -131,6 +133,7 @@ def parse(document: Mapping[str, Any]) -> Tenant:
         environment=spec.texts("environment"),
         buckets=spec.texts("buckets") if spec.has("buckets") else None,
         checks=spec.texts("checks"),
+        annotations=spec.texts("annotations"),
     )
     for fields in (top, metadata, spec):
         fields.close()

@@ -13,6 +13,7 @@ from sluice.core.values.identity import canonical_json
 
 API_VERSION: Final = "sluice.dev/v1"
 MAX_ITEMS: Final = 1000
+MAX_REFERENCES: Final = 100  # each is an object to fetch
 _KEY: Final = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)
 _S3_URI: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/([^\s]{1,1024})", re.ASCII)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -114,6 +115,10 @@ def _items(value: dict[str, Any]) -> tuple[Item, ...]:
         return (malformed("items", "a List needs items; put the documents there"),)
     if len(items) > MAX_ITEMS:
         message = f"{len(items)} items; send at most {MAX_ITEMS} in a List"
+        return (_tokened(malformed("items", message), items),)
+    references = sum(isinstance(item, dict) and "manifestRef" in item for item in items)
+    if references > MAX_REFERENCES:
+        message = f"{references} references; send at most {MAX_REFERENCES} in a List"
         return (_tokened(malformed("items", message), items),)
     return tuple(_read(item, index) for index, item in enumerate(items))
 

@@ -81,8 +81,7 @@ def harden(pod: dict[str, Any], level: PodSecurity, *, run_as_user: int = 0) -> 
     if level is not PodSecurity.RESTRICTED:
         return
     security = pod.setdefault("securityContext", {})
-    if pod.get("hostUsers") is not False:
-        security.setdefault("runAsNonRoot", True)
+    security.setdefault("runAsNonRoot", True)
     if run_as_user:
         security.setdefault("runAsUser", run_as_user)
     security.setdefault("seccompProfile", {"type": "RuntimeDefault"})
@@ -122,20 +121,18 @@ def _baseline(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for field, container in containers(pod):
         own = container.get("securityContext") or {}
         yield from _confinement(f"{field}.securityContext", own)
-        yield from _privileges(f"{field}.securityContext", own, pod)
+        yield from _privileges(f"{field}.securityContext", own)
         for place, port in enumerate(container.get("ports") or []):
             if port.get("hostPort"):
                 yield f"{field}.ports[{place}].hostPort", "must be 0; remove it"
         yield from _hosts(field, container)
 
 
-def _privileges(
-    at: str, security: Mapping[str, Any], pod: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
+def _privileges(at: str, security: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Baseline rules of a container alone."""
     if security.get("privileged"):
         yield f"{at}.privileged", "must not be true; remove it"
-    if security.get("procMount", "Default") != "Default" and pod.get("hostUsers") is not False:
+    if security.get("procMount", "Default") != "Default":
         yield f"{at}.procMount", "must be Default; remove it"
     for place, capability in enumerate((security.get("capabilities") or {}).get("add") or []):
         if capability not in _BASELINE_CAPABILITIES:
@@ -174,16 +171,15 @@ def _restricted(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for kind in volume.keys() - {"name", "hostPath"} - _RESTRICTED_VOLUMES:
             yield f"volumes[{place}].{kind}", "this kind of volume is not allowed; remove it"
     security = pod.get("securityContext") or {}
-    own_users = pod.get("hostUsers") is False  # root inside is nobody outside
-    if not own_users:
-        yield from _root("securityContext", security)
+    # Kubernetes relaxes this for `hostUsers: false`. Clusters up to 1.32 drop that field, and then
+    # uid 0 in the container is uid 0 of the node.
+    yield from _root("securityContext", security)
     for field, container in containers(pod):
         own = container.get("securityContext") or {}
         at = f"{field}.securityContext"
-        if not own_users:
-            yield from _root(at, own)
-            if "runAsNonRoot" not in own and "runAsNonRoot" not in security:
-                yield f"{at}.runAsNonRoot", "must be true"
+        yield from _root(at, own)
+        if "runAsNonRoot" not in own and "runAsNonRoot" not in security:
+            yield f"{at}.runAsNonRoot", "must be true"
         if not (own.get("seccompProfile") or security.get("seccompProfile") or {}).get("type"):
             yield f"{at}.seccompProfile", "must have the type RuntimeDefault or Localhost"
         yield from _escalation(at, own)

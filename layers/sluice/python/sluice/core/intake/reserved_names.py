@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.intake.workload_options import ANNOTATIONS
 from sluice.core.jobs.pod_sets import MIN_PARALLELISM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 QUEUE_LABELS: Final = ("sluice.dev/queue-name", "kueue.x-k8s.io/queue-name")
 PRIORITY_LABELS: Final = ("sluice.dev/priority", "kueue.x-k8s.io/priority-class")
@@ -95,11 +98,25 @@ def label_refusal(key: str, value: str) -> str | None:
     """Why a submitter may not set a label, with what to change."""
     if _LABEL_VALUE.fullmatch(value) is None:
         return "is not a label value: at most 63 of A-Z, a-z, 0-9, '-', '_', '.'"
-    return annotation_refusal(key)
+    return _key_refusal(key)
 
 
-def annotation_refusal(key: str) -> str | None:
-    """Why a submitter may not set an annotation (or a label of any value)."""
+def annotation_refusal(key: str, domains: Sequence[str] = ()) -> str | None:
+    """Why a submitter may not set an annotation.
+
+    Runtimes, networks and injectors obey annotations of their own domains, and new ones come; so
+    only those without a domain, those that Sluice reads or drops, and `domains` are allowed.
+    """
+    refusal = _key_refusal(key)
+    domain = key.partition("/")[0] if "/" in key else ""
+    if refusal or not domain or key in READ or key in _DROPPED or key.startswith(_HARMLESS):
+        return refusal
+    if any(domain == one or domain.endswith(f".{one}") for one in domains):
+        return None
+    return f"the domain {domain} is not among the tenant's `annotations`; remove it, or ask for it"
+
+
+def _key_refusal(key: str) -> str | None:
     if _KEY.fullmatch(key) is None:
         return "is not a valid key; write NAME or DOMAIN/NAME in plain letters, digits, '-', '.'"
     if key in READ or key in _DROPPED or key.startswith(_HARMLESS):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sluice.core.checkpoints.driver import JobShape
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.config.document import Flaw
-from sluice.core.config.spec_fields import SpecFields
+from sluice.core.config.spec_fields import SpecFields, amount
 from sluice.core.intake import short_form, vetting, workload_options
 from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
 from sluice.core.intake.pod_security import containers
@@ -42,6 +42,9 @@ _SHOWN: Final = 500
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 _PREFIX: Final = re.compile(r"[a-z0-9][-a-z0-9.]{0,57}", re.ASCII)
 _QUEUE: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
+MAX_RESTARTS: Final = 100
+MAX_EPHEMERAL_BYTES: Final = 64 << 40
+"""Of the volume claims that a workload's pods make for themselves."""
 GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
 
 
@@ -99,12 +102,21 @@ def submission(
 ) -> Accepted | Rejected:
     """Judges one document of an authenticated tenant; never raises.
 
-    `key` names the submission if the document has no idempotency key of its own: the message's
-    or event's id. A rejected workload lies in a namespace of the tenant, whatever the document
-    says, so that nobody can take the ids of others.
+    A fault of ours that a document meets refuses that document, with the fault's name: its
+    neighbours in the batch are others' work. `key` names the submission if the document has no
+    idempotency key of its own: the message's or event's id. A rejected workload lies in a
+    namespace of the tenant, whatever the document says, so that nobody can take the ids of others.
     """
     if isinstance(document, Malformed):
         return _rejected({}, document.flaws, tenant, document.key(key), now_ms)
+    try:
+        return _judge(document, tenant, key, now_ms)
+    except Exception as error:  # noqa: BLE001, whatever it is, it concerns this document alone
+        text = f"cannot be judged ({type(error).__name__}), which is a fault of Sluice; report it"
+        return _rejected({}, [Flaw("", "", text)], tenant, document.key(key), now_ms)
+
+
+def _judge(document: Document, tenant: Tenant, key: str, now_ms: int) -> Accepted | Rejected:
     body, flaws = document.body, list[Flaw]()
     namespace = _namespace(body, tenant, flaws)
     declared = document.declared_key()
@@ -117,6 +129,8 @@ def submission(
         found = vetting.vet(reading.job, tenant, reading.path)
         if not found and not any(flaw.field.startswith("spec.resources.") for flaw in flaws):
             pod_sets = _pod_sets(reading, found)
+            found += _too_many_restarts(reading, tenant)
+            found += _too_large_volumes(reading)
             found += _too_much(pod_sets, tenant, reading.path)
             found += _collisions(reading)
             found += _refused_by_driver(reading)
@@ -168,11 +182,12 @@ def _workload(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Readi
     metadata, spec = top.map("metadata"), top.map("spec", required=True)
     metadata.ignore("name", "generateName", "namespace", "idempotencyKey")
     for written in ("labels", "annotations"):
-        _map_of_text(metadata, written)
+        _map_of_text(metadata, written, tenant.annotations)
     spec.knows("queue", "priority", "job", *short_form.FIELDS)
     queue = spec.text("queue", required=True)
     priority = spec.name("priority") or None
     options = workload_options.read(spec, tenant)
+    flaws += vetting.credentials({**body, "spec": {**spec_of(body), "job": None}})
     compiled = _compiled(spec, {})
     for fields in (spec, metadata, top):
         fields.close()
@@ -247,10 +262,17 @@ def _first(names: Iterable[str], values: Mapping[str, Any]) -> str | None:
     return next((str(values[name]) for name in names if values.get(name) is not None), None)
 
 
-def _map_of_text(metadata: SpecFields, key: str) -> None:
+def spec_of(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = body.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _map_of_text(metadata: SpecFields, key: str, domains: Sequence[str]) -> None:
     """Labels and annotations of a Workload obey the rules of those of a Job."""
     for name, text in metadata.string_map(key).items():
-        refusal = label_refusal(name, text) if key == "labels" else annotation_refusal(name)
+        refusal = (
+            label_refusal(name, text) if key == "labels" else annotation_refusal(name, domains)
+        )
         if refusal:
             metadata.wrong(f"{key}[{name[:300]}]", refusal)
 
@@ -335,6 +357,59 @@ def _too_much(pod_sets: Sequence[PodSet], tenant: Tenant, path: str) -> list[Fla
     ]
 
 
+def _too_many_restarts(reading: _Reading, tenant: Tenant) -> list[Flaw]:
+    """Each restart of a JobSet begins its Jobs' deadlines anew, so they count together."""
+    policy = (reading.job.get("spec") or {}).get("failurePolicy") or {}
+    runs, most = (policy.get("maxRestarts") or 0) + 1, tenant.max_runtime_seconds
+    where = "spec.failurePolicy.maxRestarts"
+    where = f"{reading.path}.{where}" if reading.path else where
+    own = reading.options.deadlines.max_runtime_seconds
+    if runs > MAX_RESTARTS + 1:
+        return [Flaw("", where, f"must be at most {MAX_RESTARTS}")]
+    if runs == 1 or not (own or most):
+        return []
+    jobs = (pod_set.job for pod_set in list_pod_sets(reading.job) if pod_set.job is not None)
+    longest = max((job.get("activeDeadlineSeconds") or own or most for job in jobs), default=0)
+    allowed = min(filter(None, (own, most)))
+    if runs * longest <= allowed:
+        return []
+    text = f"{runs} runs of {longest} s may take longer than {allowed} s; set activeDeadlineSeconds"
+    return [Flaw("", where, f"{text} of each Job, or fewer restarts")]
+
+
+def _too_large_volumes(reading: _Reading) -> list[Flaw]:
+    """What ephemeral volumes may ask of storage, since no quota counts it; and none in memory.
+
+    A memory-backed emptyDir grows into its pod's memory, so that must be bounded.
+    """
+    found: list[Flaw] = []
+    asked = 0
+    for pod_set in list_pod_sets(vetting.without_nulls(reading.job), reading.path):
+        pod, at = pod_set.template["spec"], f"{pod_set.template_path}.spec"
+        bounded = all(
+            "memory" in ((container.get("resources") or {}).get("limits") or {})
+            for _, container in containers(pod)
+        )
+        for place, volume in enumerate(pod.get("volumes") or []):
+            field = f"{at}.volumes[{place}]"
+            if (volume.get("emptyDir") or {}).get("medium") == "Memory" and not bounded:
+                text = "needs a limit of memory for every container of the pod"
+                found.append(Flaw("", f"{field}.emptyDir.medium", text))
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}
+            claim = template.get("spec") or {}
+            if claim.get("storageClassName") == "":
+                text = "may not be empty, which would bind any volume that is there"
+                where = f"{field}.ephemeral.volumeClaimTemplate.spec.storageClassName"
+                found.append(Flaw("", where, text))
+            requests = (claim.get("resources") or {}).get("requests") or {}
+            asked += pod_set.count * amount("storage", requests.get("storage", 0))
+    if asked > MAX_EPHEMERAL_BYTES:
+        where = f"{reading.path}.spec" if reading.path else "spec"
+        text = f"asks for {asked >> 30} GiB of ephemeral volumes; the most is"
+        found.append(Flaw("", where, f"{text} {MAX_EPHEMERAL_BYTES >> 30} GiB of all its pods"))
+    return found
+
+
 def _collisions(reading: _Reading) -> list[Flaw]:
     """The Workload's volumes that clash with what its own verbatim Job has."""
     found: list[Flaw] = []
@@ -408,7 +483,7 @@ def _with_security(options: Options, tenant: Tenant) -> Options:
 def _rejected(
     body: Mapping[str, Any], flaws: Iterable[Flaw], tenant: Tenant, key: str, now_ms: int
 ) -> Rejected:
-    errors = list(dict.fromkeys((flaw.field[:_SHOWN], flaw.message[:_SHOWN]) for flaw in flaws))
+    errors = list(dict.fromkeys((_shown(flaw.field), _shown(flaw.message)) for flaw in flaws))
     shown = [{"field": field, "message": message} for field, message in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         shown.append({"field": "", "message": f"and {len(errors) - MAX_ERRORS} more errors"})
@@ -427,6 +502,11 @@ def _rejected(
         errors=shown,
         created_at=now_ms,
     )
+
+
+def _shown(text: str) -> str:
+    """What a record may repeat of a document: never what looks like a credential."""
+    return vetting.CREDENTIAL.sub("[credential]", text)[:_SHOWN]
 
 
 def _plausible_queue(body: Mapping[str, Any]) -> str:

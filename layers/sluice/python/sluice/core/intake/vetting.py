@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.config.document import Flaw
 from sluice.core.config.spec_fields import amount
-from sluice.core.config.tenants import matches
-from sluice.core.intake import images, pod_security
+from sluice.core.config.tenants import Tenant, matches
+from sluice.core.intake import exec_limits, images, pod_security
 from sluice.core.intake.pod_fields import FIELDS, HINTS, VOLUME_HINT
 from sluice.core.intake.reserved_names import annotation_refusal, label_refusal, variable_refusal
 from sluice.core.jobs.field_rules import FieldRule, between, list_of, one_of, pattern
@@ -20,20 +20,20 @@ from sluice.core.jobs.table import KINDS, kind_of, list_pod_sets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sluice.core.config.tenants import Tenant
     from sluice.core.jobs.kind import PodSetSpec
 
 MAX_GRACE_SECONDS: Final = 90  # of the 120 seconds between a spot notice and the end
 _INT32: Final = 2**31 - 1
 _MAX_RULES: Final = 19  # Kubernetes allows 20, and one is ours
 _MAX_LIST: Final = 10_000
-_EXPLAINED: Final = 100  # flaws that get a suggestion; finding one costs time
+_EXPLAINED: Final = 10  # flaws that get a suggestion; finding one costs time
+_EXPLAINED_LENGTH: Final = 64  # of a name; no known one is longer
 _INT64: Final = 2**63 - 1
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 # No `|`, which separates flavor and resource in ledgers.
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?", re.ASCII)
-_CREDENTIAL: Final = re.compile(
+CREDENTIAL: Final = re.compile(
     r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r"|\bgh[pousr]_[A-Za-z0-9]{36}\b|\bxox[abprs]-[A-Za-z0-9-]{20,}",
     re.ASCII,
@@ -71,7 +71,7 @@ class _Vetting:
             at = f"{path}.{name}" if path else name
             entry = table.get(name)
             if entry is None:
-                few = len(self.flaws) < _EXPLAINED
+                few = len(self.flaws) < _EXPLAINED and len(name) <= _EXPLAINED_LENGTH
                 near = get_close_matches(name, table, n=1) if few else []
                 hint = f"did you mean {near[0]}?" if near else "remove it"
                 self.wrong(at[:500], f"unknown field; {hint}")
@@ -177,13 +177,22 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
+def credentials(value: Any) -> list[Flaw]:
+    """Where a document holds what looks like a credential."""
+    run = _Vetting(Tenant(""))
+    _credentials(value, "", run)
+    return run.flaws
+
+
 def _credentials(value: Any, path: str, run: _Vetting) -> None:
     match value:
         case str():
-            if _CREDENTIAL.search(value):
+            if CREDENTIAL.search(value):
                 run.wrong(path, "looks like a credential; give the pod an IAM role instead")
         case dict():
             for key, item in value.items():
+                if CREDENTIAL.search(str(key)):
+                    run.wrong(path, "a name looks like a credential; remove it")
                 _credentials(item, f"{path}.{key}" if path else str(key), run)
         case list():
             for place, item in enumerate(value):
@@ -238,6 +247,8 @@ def _container(container: Mapping[str, Any], path: str, names: set[str], run: _V
     mounts = {mount.get("mountPath") for mount in container.get("volumeMounts") or []}
     if len(mounts) != len(container.get("volumeMounts") or []):
         run.wrong(f"{path}.volumeMounts", "two mounts share a mountPath; give each its own")
+    for where, message in exec_limits.beyond_limits(container):
+        run.wrong(f"{path}.{where}", message)
 
 
 def _anyone(rule: FieldRule) -> Rule:
@@ -267,7 +278,7 @@ def _labels(value: Mapping[str, str], path: str, run: _Vetting) -> None:
 
 def _annotations(value: Mapping[str, str], path: str, run: _Vetting) -> None:
     for key in value:
-        if message := annotation_refusal(key):
+        if message := annotation_refusal(key, run.tenant.annotations):
             run.wrong(f"{path}[{key[:300]}]", message)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from sluice.core.jobs.kind import PodSetSpec
 
+_DIGITS: Final = 10  # of a count
 MIN_PARALLELISM: Final = ("sluice.dev/min-parallelism", "kueue.x-k8s.io/job-min-parallelism")
 
 
@@ -41,7 +42,8 @@ def count_pod_sets(
         text = f"is for Jobs; a {kind.kind} starts whole or not at all"
         flaws.append(Flaw("", _joined(path, f"metadata.annotations[{minimum[0]}]"), text))
     elif minimum is not None:
-        least = int(minimum[1]) if minimum[1].isascii() and minimum[1][:9].isdigit() else 0
+        digits = minimum[1].isascii() and minimum[1].isdigit() and len(minimum[1]) <= _DIGITS
+        least = int(minimum[1]) if digits else 0
         if not 1 <= least <= sets[0].count:
             text = f"must be a whole number from 1 to the {sets[0].count} pods of the Job"
             flaws.append(Flaw("", _joined(path, f"metadata.annotations[{minimum[0]}]"), text))
@@ -72,7 +74,8 @@ def pod_requests(pod: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[s
     """What the scheduler counts for one pod: resource to amount in base units.
 
     Containers and sidecars run together; each init container runs beside the sidecars that were
-    started before it. Pod-level requests replace the sum. A limit stands for a missing request.
+    started before it. A pod's own amounts count where they are larger. A limit
+    stands for a missing request.
     Source: Kubernetes' PodRequests.
     """
     main: dict[str, int] = {}
@@ -89,7 +92,10 @@ def pod_requests(pod: Mapping[str, Any], flaws: list[Flaw], path: str) -> dict[s
             _raise_to(peak, _sum(sidecars, needed))
     _add(main, sidecars)
     _raise_to(main, peak)
-    main.update(_requests(pod, flaws, path))
+    # Kubernetes below 1.34 drops a pod's own amounts and runs its containers in full, and above it
+    # they may not be smaller, so the larger of the two is counted.
+    for resource, each in _requests(pod, flaws, path).items():
+        main[resource] = max(each, main.get(resource, 0))
     return {resource: each for resource, each in main.items() if each}
 
 

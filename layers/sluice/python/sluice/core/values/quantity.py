@@ -16,6 +16,7 @@ _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 _LONGEST: Final = 40  # digits
 _LONGEST_EXPONENT: Final = 4  # e, a sign, two digits
+_LONGEST_DURATION: Final = 64  # characters; looking for units takes the square of its length
 _MILLISECONDS: Final = {
     "ns": Fraction(1, 1_000_000),
     "us": Fraction(1, 1_000),
@@ -81,6 +82,8 @@ def parse_duration(text: str) -> int:
     """
     if text in {"0", "+0"}:
         return 0
+    if len(text) > _LONGEST_DURATION:
+        raise ValueError(f"{text[:40]!r}… is longer than any duration")
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f'{text!r} is not a duration; write for example "90s", "100ms" or "1h30m"')

@@ -18,8 +18,9 @@ from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
 from sluice.core.values.mistakes import mistake
+from sluice.core.values.plain import canonical, to_plain
 from sluice.core.values.reasons import Reason
-from sluice.errors import ManifestUnavailable
+from sluice.errors import ManifestUnavailable, SluiceError
 from sluice.ports import (
     Catalog,
     CatalogSnapshot,
@@ -35,6 +36,14 @@ from sluice.usecases.admitting.pending_caps import PendingCaps
 from sluice.usecases.configuration import clusters_with_service, configured
 
 DEFAULT_PRIORITY_CLASS = "default"
+MAX_RECORD_BYTES = 32 * 1024
+"""So a hundred of them and a ledger fit into one transaction of DynamoDB, which takes 4 MB."""
+MESSAGE_MS = 10_000
+"""How long one message may be judged; a List of 1,000 ordinary documents takes a tenth of it."""
+BATCH_MS = 15_000
+"""After which no further message of a batch is begun; with the last one, half of what Lambda has
+is left for writing."""
+TOO_MUCH = "the message takes too long to judge; send fewer or smaller documents at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,10 @@ class Judged:
     token: str = field(default="", repr=False)
 
 
+class OutOfTimeError(SluiceError):
+    """A message was not begun in the time of its batch."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Submit:
     """A message is done only when its durable record exists; neighbours do not disturb it."""
@@ -88,17 +101,28 @@ class Submit:
     tokens: TaskTokens
     completions: Completions
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
+    fetching: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     caps: PendingCaps = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caps", PendingCaps(self.workloads, self.clock))
 
     def __call__(self, messages: Sequence[Message]) -> Submitted:
+        """Judges and records every message; one that fails is delivered again, and it alone."""
         snapshot = self.catalog.snapshot()
-        judged = [each for message in messages for each in self.judge(message, snapshot)]
+        judged, failed = list[Judged](), list[FailedMessage]()
+        began = self.clock.now()
+        for message in messages:
+            try:
+                if self.clock.now() - began > BATCH_MS:
+                    raise OutOfTimeError("its neighbours took the time of this batch")  # noqa: TRY301
+                judged += self.judge(message, snapshot)
+            except Exception as error:  # noqa: BLE001, a fault of storage, or one of ours
+                failed.append(FailedMessage(message.id, error))
         self.manifests.put_many({j.record.manifest_key: j.manifest for j in judged if j.manifest})
         outcomes = list(self.pool.map(self.record, judged))
-        failures = {o.message_id: o for o in outcomes if isinstance(o, FailedMessage)}
+        failures = {each.message_id: each for each in failed}
+        failures |= {o.message_id: o for o in outcomes if isinstance(o, FailedMessage)}
         states = [o for o in outcomes if isinstance(o, State)]
         rejected = states.count(State.REJECTED)
         return Submitted(len(states) - rejected, rejected, tuple(failures.values()))
@@ -111,9 +135,13 @@ class Submit:
             return [Judged(message, unauthorised(message, now, task=bool(token)), None, token)]
         by = event_source(message.body) if message.from_bus else principal_of(message)
         judged = []
-        for read in documents.read(message.body):
-            if isinstance(read, documents.ManifestReference):
-                read = self.fetched(read, tenant)  # noqa: PLW2901, what it refers to counts
+        items = documents.read(message.body)
+        until = self.clock.now() + MESSAGE_MS
+        # Side by side, since each waits for S3; a message may name MAX_REFERENCES of them.
+        read_items = self.fetching.map(lambda item: self.fetched(item, tenant, until), items)
+        for read in read_items:
+            if self.clock.now() > until:
+                read = documents.malformed("", TOO_MUCH, read.index)  # noqa: PLW2901
             item, token = without_token(read)
             record, manifest = self.judge_item(item, message, tenant, snapshot, now)
             judged.append(Judged(message, replace(record, task=bool(token)), manifest, token))
@@ -144,8 +172,13 @@ class Submit:
         return workload, manifest
 
     def fetched(
-        self, reference: documents.ManifestReference, tenant: Tenant
+        self, reference: documents.Item, tenant: Tenant, until: int
     ) -> documents.Document | documents.Malformed:
+        """What a reference names; another item as it is."""
+        if not isinstance(reference, documents.ManifestReference):
+            return reference
+        if self.clock.now() > until:
+            return documents.malformed("manifestRef", TOO_MUCH, reference.index)
         uri = f"s3://{reference.bucket}/{reference.object_key}"
         if not tenant.may_fetch(reference.bucket, reference.object_key):
             message = f"tenant {tenant.name} may not refer to {uri}; ask for it in its `buckets`"
@@ -286,6 +319,13 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         labels=(manifest.get("metadata") or {}).get("labels") or {},
         kind=found.kind,
     )
+    size = len(canonical(to_plain(queued)).encode())
+    if size > MAX_RECORD_BYTES:
+        message = (
+            f"labels, pod sets and options make a record of {size} bytes, more than"
+            f" {MAX_RECORD_BYTES}; shorten the labels, or split the workload"
+        )
+        return rejected(found, Reason.SCHEMA_INVALID, [{"field": "", "message": message}]), None
     return dependencies.blocked(queued), manifest
 
 
