@@ -7,6 +7,8 @@ is saved through the kubelet. Its archive goes below the address in `sluice.dev/
 and as an image into the repository; the annotation `sluice.dev/checkpoint-done` tells both, or why
 not. A pod with the driver `application` gets the signal of `sluice.dev/checkpoint-signal`.
 
+With --node it also stores the logs of the pods of its node in S3 while they grow.
+
 With a queue the agent also sends it what the instance metadata service says of the machine's end.
 With --node it says by the node's label `sluice.dev/checkpoint` whether the node can save processes.
 
@@ -34,6 +36,7 @@ from kubernetes.client.exceptions import ApiException
 
 from agent import notices, support
 from agent.kubelet import KUBELET_ROOT, Kubelet
+from agent.logs import LogUploader
 from agent.program import OrderController, ServedNodes
 from agent.registry import Repository
 from agent.saving import Saver
@@ -191,7 +194,11 @@ def main() -> None:
         repository=lambda: repository_of(given.repository, session),
         failures=(*SERVICES, S3UploadFailedError),
     )
-    tasks = [OrderController(api, ServedNodes(given.node, given.label), saver).run]
+    # Process nodes store the logs of their pods themselves.
+    logs = LogUploader(session.client("s3"), SERVICES) if given.node else None
+    tasks = [OrderController(api, ServedNodes(given.node, given.label), saver, logs).run]
+    if logs:
+        tasks.append(logs.run)
     if given.notices_queue:
         tasks.append(listener_of(given, session).run)
     for task in tasks:

@@ -14,12 +14,19 @@ def count_connections(processes: Iterable[int], proc: Path = PROC) -> int:
     connected: set[str] = set()
     for pid in processes:
         folder = proc / str(pid)
-        with contextlib.suppress(OSError):  # it has ended
-            sockets = {str(file.readlink()) for file in (folder / "fd").iterdir()}
-            connected |= {
-                inode for inode in _connected_inodes(folder) if f"socket:[{inode}]" in sockets
-            }
+        sockets = set(_open_files(folder))
+        connected |= {
+            inode for inode in _connected_inodes(folder) if f"socket:[{inode}]" in sockets
+        }
     return len(connected)
+
+
+def _open_files(process: Path) -> Iterable[str]:
+    """What the file descriptors of a process stand for, as far as they are still open."""
+    with contextlib.suppress(OSError):  # it has ended
+        for file in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(file.readlink())
 
 
 def _connected_inodes(process: Path) -> Iterable[str]:

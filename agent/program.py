@@ -11,6 +11,7 @@ import urllib3
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
+from agent.logs import LogUploader
 from agent.orders import DONE, ORDER, WORKLOAD, Order, borne_by, held_for, order_of
 from agent.saving import Saver
 
@@ -45,10 +46,17 @@ class OrderController:
     another was answered is carried out again: its answer has been overwritten.
     """
 
-    def __init__(self, api: client.CoreV1Api, nodes: ServedNodes, saver: Saver) -> None:
+    def __init__(
+        self,
+        api: client.CoreV1Api,
+        nodes: ServedNodes,
+        saver: Saver,
+        logs: LogUploader | None = None,
+    ) -> None:
         self.api = api
         self.nodes = nodes
         self.saver = saver
+        self.logs = logs
         self.wanted: dict[str, Order | None] = {}  # by uid of each pod that is being saved
         self.said: dict[str, str] = {}  # by uid, which order was answered last
         self.lock = threading.Lock()
@@ -83,9 +91,13 @@ class OrderController:
                 self.saver.holds.forget(uid)
                 self.met.discard(uid)
                 self.said.pop(uid, None)
+                if self.logs:
+                    self.logs.forget(uid)
 
     def look(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
+        if self.logs:
+            self.logs.follow(pod)
         if metadata["uid"] not in self.met:
             held = held_for(pod)
             if held is not None and self.nodes.serve(self.api, held.node):

@@ -59,11 +59,14 @@ ACKNOWLEDGED = (
         reason="By the service authorization reference these actions take no resource; the token "
         "itself is the capability, and nobody else can read it.",
     ),
-    Acknowledged(
-        rule="IAM5",
-        path="ClusterAccess-*/Agent/StoreArchives",
-        finding=f"Resource::{{name}}-state:{_BUCKET}/checkpoints/*",
-        reason=_ONE_PREFIX,
+    *(
+        Acknowledged(
+            rule="IAM5",
+            path="ClusterAccess-*/Agent/StoreArchives",
+            finding=f"Resource::{{name}}-state:{_BUCKET}/{prefix}/*",
+            reason=_ONE_PREFIX,
+        )
+        for prefix in ("checkpoints", "logs")
     ),
     Acknowledged(
         rule="IAM5",

@@ -124,7 +124,10 @@ class NodeAgent(Construct):
             statements=[
                 iam.PolicyStatement(
                     actions=["s3:PutObject", "s3:AbortMultipartUpload"],
-                    resources=[bucket.arn_for_objects("checkpoints/*")],
+                    resources=[
+                        bucket.arn_for_objects("checkpoints/*"),
+                        bucket.arn_for_objects("logs/*"),
+                    ],
                 )
             ],
         )

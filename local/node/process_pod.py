@@ -5,6 +5,7 @@ import contextlib
 import logging
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from local.node.criu import CriuError, last_lines
 from local.node.environment import ConfigMissingError, FieldUnknownError
 from local.node.folders import PodFolder, PodRecord
 from local.node.launching import Launcher, Surroundings
+from local.node.log_upload import LogUpload
 from local.node.logs import open_log
 from local.node.pod_run import PodRun
 from local.node.pod_volumes import PodVolumes
@@ -40,6 +42,7 @@ class ProcessPod(PodRun):
         self.processes: dict[str, Process] = {}
         self._archive: checkpoint.Archive | None = None
         self._saving = asyncio.Lock()
+        self._containers_ended = asyncio.Event()
         self._hooked: set[str] = set()  # containers whose preStop hook has been run
         self._endings: set[asyncio.Task[None]] = set()
         self.folder = PodFolder(record.root if record else site.pods / self.state.uid)
@@ -63,7 +66,12 @@ class ProcessPod(PodRun):
                 return
             self.keep()
             self.volumes.start_uploading(self._warn_of_volumes)
-            await self._run_containers()
+            uploading = asyncio.create_task(self._upload_logs())
+            try:
+                await self._run_containers()
+            finally:
+                self._containers_ended.set()
+                await uploading
         except checkpoint.StoppedError:
             return  # no StartError, which would count against the checkpoint
         except (checkpoint.RestoreError, CriuError) as error:
@@ -71,6 +79,15 @@ class ProcessPod(PodRun):
                 course.ends(START_ERROR, "StartError", str(error))
             self.fail(RESTORE_FAILED, str(error))
             await self.site.warn(self.pod, RESTORE_FAILED, str(error))
+
+    async def _upload_logs(self) -> None:
+        upload = LogUpload(self.site.buckets, self._work_alive, self.pod, self.folder)
+        await upload.run(self.state.containers, self._containers_ended)
+
+    async def _work_alive(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Work on files that a dead machine does not do any more."""
+        if not self.abandoned:
+            await self.site.work(function, *arguments)
 
     async def _run_containers(self) -> None:
         spec = self.pod["spec"]

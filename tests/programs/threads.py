@@ -22,5 +22,8 @@ for step in range(int(sys.argv[1])):
     before = list(counted)
     time.sleep(0.4)
     assert len(threading.enumerate()) == 201
-    assert all(now > then for now, then in zip(counted, before, strict=True)), "a thread stands"
+    deadline = time.monotonic() + 10  # the machine may be busy
+    while any(now == then for now, then in zip(counted, before, strict=True)):
+        assert time.monotonic() < deadline, "a thread stands"
+        time.sleep(0.05)
     print("ok", step, flush=True)

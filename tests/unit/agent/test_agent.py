@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import socket
@@ -23,6 +24,7 @@ from sluice.core.migrations.migration import PodCheckpoint
 from agent import orders, support
 from agent.connections import count_connections
 from agent.kubelet import CheckpointRefusedError, Kubelet
+from agent.logs import LogUploader
 from agent.notices import NOTICED, Listener, Metadata, SilentError
 from agent.program import OrderController, ServedNodes
 from agent.saving import Saver
@@ -88,7 +90,7 @@ def answered(machine: FakeMachine, *, images: bool = True, **annotations: str) -
 
 
 def test_both_sides_speak_of_the_same_annotations() -> None:
-    shared = {"ORDER", "DONE", "DRIVER", "DESTINATION", "SIGNAL", "LEAVING"}
+    shared = {"ORDER", "DONE", "DRIVER", "DESTINATION", "SIGNAL", "LEAVING", "LOGS"}
 
     assert {name: getattr(orders, name) for name in shared} == {
         name: getattr(pod_annotations, name) for name in shared
@@ -461,3 +463,72 @@ def test_a_machine_without_a_metadata_service_is_silent(metadata: str) -> None:
         Listener(Metadata(metadata), lambda _: None, "1", "r").look()
     with pytest.raises(SilentError):
         Metadata("http://127.0.0.1:9").get("instance-id")
+
+
+class StoredObjects(dict[str, bytes]):
+    """An S3 bucket by key."""
+
+    refuses = False
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:  # noqa: N803
+        if self.refuses:
+            raise ConnectionError(Bucket)
+        self[f"{Bucket}/{Key}"] = gzip.decompress(Body)
+
+
+def a_printing_pod(folder: Path, text: str) -> dict[str, Any]:
+    where = folder / "default_pod-1_uid-1" / "main"
+    where.mkdir(parents=True, exist_ok=True)
+    (where / "0.log").write_text("2026-11-22T10:00:00Z stdout F of an earlier run\n")
+    (where / "1.log").write_text(text)
+    return {
+        "metadata": {
+            "name": "pod-1",
+            "namespace": "default",
+            "uid": "uid-1",
+            "labels": {"sluice.dev/workload": "w1", "sluice.dev/generation": "2"},
+            "annotations": {orders.LOGS: "s3://bucket/logs/w1/2/"},
+        },
+        "spec": {"containers": [{"name": "main"}, {"name": "not-started"}]},
+    }
+
+
+def test_logs_are_stored_as_they_grow(tmp_path: Path) -> None:
+    stored, line = StoredObjects(), "2026-11-22T10:00:00.1Z stdout"
+    uploader = LogUploader(stored, (), tmp_path)
+    uploader.follow(a_printing_pod(tmp_path, f"{line} F one\n{line} P half \n{line} F a line\n"))
+
+    uploader.upload()
+    assert stored == {"bucket/logs/w1/2/pod-1/main.log.gz": b"one\nhalf a line\n"}
+
+    stored.clear()
+    uploader.upload()
+    assert stored == {}, "nothing has grown"
+
+    uploader.follow(a_printing_pod(tmp_path, f"{line} F one\n{line} F two\n{line} F cut off"))
+    stored.refuses = True
+    uploader.upload()
+    stored.refuses = False
+    uploader.upload()
+    assert stored == {"bucket/logs/w1/2/pod-1/main.log.gz": b"one\ntwo\ncut off"}
+
+    stored.clear()
+    uploader.forget("uid-1")
+    a_printing_pod(tmp_path, f"{line} F more\n")
+    uploader.upload()
+    assert stored == {}
+
+
+@pytest.mark.parametrize(
+    "address", ["", "s3://bucket/logs/w2/2/", "s3://bucket/logs/w1/1/", "s3://bucket/elsewhere/"]
+)
+def test_a_pod_does_not_send_its_logs_to_those_of_another(tmp_path: Path, address: str) -> None:
+    stored = StoredObjects()
+    uploader = LogUploader(stored, (), tmp_path)
+    pod = a_printing_pod(tmp_path, "2026-11-22T10:00:00Z stdout F forged\n")
+    pod["metadata"]["annotations"][orders.LOGS] = address
+    uploader.follow(pod)
+
+    uploader.upload()
+
+    assert stored == {}

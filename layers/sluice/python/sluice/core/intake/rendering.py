@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from sluice.core.checkpoints.driver import Connections, RestoreNeeds
 from sluice.core.checkpoints.drivers import driver_of
@@ -161,7 +162,7 @@ def _pod_set(pod_set: PodSetSpec, run: Generation, gang: int) -> None:
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"
-    annotations |= _checkpoint_marks(run)
+    annotations |= _checkpoint_marks(run) | _log_address(run)
     if gang:
         annotations[gang_start.SIZE] = str(gang)
         for _, container in pod_security.containers(pod):
@@ -229,6 +230,12 @@ def _checkpoint_marks(run: Generation) -> dict[str, str]:
     if run.checkpoints:
         marks[known_marks.DESTINATION] = f"{run.checkpoints}{run.id}/{run.generation}/"
     return {name: text for name, text in marks.items() if text}
+
+
+def _log_address(run: Generation) -> dict[str, str]:
+    """Where nodes store logs, and `adapters.s3_logs` reads them."""
+    bucket = urlsplit(run.checkpoints).netloc
+    return {known_marks.LOGS: f"s3://{bucket}/logs/{run.id}/{run.generation}/"} if bucket else {}
 
 
 def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:

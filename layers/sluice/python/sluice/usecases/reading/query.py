@@ -303,17 +303,24 @@ class Query:
         workload = self.find(caller, reference)
         entry = f"{generation}/{pod}/{container}"
         archived = entry in self.archive.list(workload.id)
-        if archived:
-            log = self.archive.get(workload.id, generation, pod, container)
-        elif (generation, pod, container) in self._live(workload):
-            log = self._live_log(workload, pod, container, offset + LOG_BYTES + 1)
-        else:
+        # What a node has archived of a running container is some seconds old.
+        live = (generation, pod, container) in self._live(workload)
+        if not (live or archived):
             raise NotFoundError(f"workload {workload.id} has no log {entry}")
+        if live:
+            try:
+                log = self._live_log(workload, pod, container, offset + LOG_BYTES + 1)
+            except UnreachableError:
+                if not archived:
+                    raise
+                live = False
+        if not live:
+            log = self.archive.get(workload.id, generation, pod, container)
         part = log[offset : offset + LOG_BYTES]
         more = len(log) > offset + len(part)
         # A character that is cut in two at the border waits for its other half.
         decoder = getincrementaldecoder("utf-8")("replace")
-        text = decoder.decode(part, final=archived and not more)
+        text = decoder.decode(part, final=not live and not more)
         return {
             "text": text,
             "offset": offset + len(part) - len(decoder.getstate()[0]),

@@ -1,0 +1,57 @@
+"""Stores the logs of a pod in S3 while they grow, as the node agent does on kubelet nodes."""
+
+import asyncio
+import contextlib
+import gzip
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from agent.logs import LOG_BYTES, PERIOD_SECONDS, address_of
+from local.node.folders import PodFolder
+from local.node.logs import open_log
+from local.node.s3_volume import Buckets
+from local.node.state import Container
+
+log = logging.getLogger(__name__)
+Work = Callable[..., Awaitable[None]]
+
+
+class LogUpload:
+    """The logs of one pod; without an address in its annotations nothing is stored."""
+
+    def __init__(
+        self, buckets: Buckets, work: Work, pod: dict[str, Any], folder: PodFolder
+    ) -> None:
+        self._buckets, self._work = buckets, work
+        self._name = pod["metadata"]["name"]
+        self._folder = folder
+        self._bucket, self._prefix = address_of(pod)
+        self._stored: dict[Path, int] = {}  # size of each log file as it was stored
+
+    async def run(self, containers: list[Container], ended: asyncio.Event) -> None:
+        """Stores what has grown, until the pod has ended, and then once more."""
+        while self._bucket and not ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), PERIOD_SECONDS)
+            for container in containers:
+                path = self._folder.log(container.name, container.restarts)
+                await self._work(self._store, container.name, path)
+
+    def _store(self, container: str, path: Path) -> None:
+        try:
+            with open_log(path) as file:
+                text = file.read(LOG_BYTES)
+            if not text or self._stored.get(path) == len(text):
+                return
+            key = f"{self._prefix}{self._name}/{container}.log.gz"
+            body = gzip.compress(text, mtime=0)
+            self._buckets.client(None).put_object(Bucket=self._bucket, Key=key, Body=body)
+            self._stored[path] = len(text)
+        except FileNotFoundError:
+            return  # it has not started
+        except (OSError, BotoCoreError, ClientError) as error:  # the next round tries again
+            log.warning("log of %s: %s", self._name, error)
