@@ -57,6 +57,11 @@ def needs_criu(node: dict[str, Any]) -> None:
         pytest.skip(f"no CRIU here: {metadata['annotations']['sluice.dev/checkpoint-reason']}")
 
 
+def read_entry(entry: str) -> tuple[int, str, str]:
+    generation, pod, container = entry.split("/")
+    return int(generation), pod, container
+
+
 def computes(stack: Stack, workload: str) -> None:
     """Wait until the application has told of its progress: then it hears signals."""
     stack.await_phase("RUNNING", workload)
@@ -182,12 +187,18 @@ def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, cod
     (job,) = stack.submit(a_sum(queue, code, {"mode": "none"}))
     computes(stack, job)
     node, instance = stack.machine_of(job)
+    (pod,) = stack.pods(job)
+    name = pod["metadata"]["name"]
+    entry = f"0/{name}/{pod['spec']['containers'][0]['name']}"
+    until("the node stores its log", lambda: entry in stack.logs.list(job))
+    until("and its progress", lambda: b"%" in stack.logs.get(job, *read_entry(entry)))
 
     stack.market("terminate", instanceId=instance)
     (record,) = stack.await_phase("SUCCEEDED", job)
 
     assert answer(stack, queue)["sum"] == SUM
     assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert "%" in stack.sluice("logs", "--generation", "0", job), "its log went with the machine"
     stack.client("s3").head_object(**kept)  # a dead machine deletes nothing
     at = {line["what"]: line["at"] for line in stack.timeline(job)}
     standstill = (at["Resumed"] - at["InterruptionNoticed"]) / 1000 - INSTANCE_SECONDS

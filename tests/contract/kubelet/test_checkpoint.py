@@ -49,14 +49,17 @@ def job(
     workload: str,
     image: str = "python:3.11",
     marks: Mapping[str, str] | None = None,
+    *,
+    known_to_agent: bool = False,
 ) -> str:
-    """A pod as Sluice renders it."""
+    """A pod as Sluice renders it; without `known_to_agent` its processes are not held."""
     container = {
         "name": "main",
         "image": image,
         "command": ["python3", "-c", script],
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": RESTRICTED,
+        "env": [{"name": "SLUICE_WORKLOAD_ID", "value": workload}] if known_to_agent else [],
     }
     return cluster.run_pod(
         {"containers": [container], "enableServiceLinks": False},
@@ -131,7 +134,7 @@ def test_an_ordered_checkpoint_goes_on_as_a_pod_of_another_node(
 @pytest.mark.usefixtures("bucket")
 def test_a_pod_that_keeps_its_connections_is_not_saved_and_runs_on(cluster: Cluster) -> None:
     refusing = {"sluice.dev/checkpoint-connections": "refuse"}
-    name = job(cluster, TALKER, "talker", marks=refusing)
+    name = job(cluster, TALKER, "talker", marks=refusing, known_to_agent=True)
     cluster.await_line(name, "up")
 
     order(cluster, name, "move-1")
