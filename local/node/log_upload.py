@@ -4,20 +4,35 @@ import asyncio
 import contextlib
 import gzip
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from agent.logs import LOG_BYTES, PERIOD_SECONDS, address_of
 from local.node.folders import PodFolder
 from local.node.logs import open_log
 from local.node.s3_volume import Buckets
 from local.node.state import Container
 
 log = logging.getLogger(__name__)
+ADDRESS = "sluice.dev/logs-to"
+WORKLOAD, GENERATION = "sluice.dev/workload", "sluice.dev/generation"
+PERIOD_SECONDS = 3.0
+LOG_BYTES = 10_000_000
+"""As much of a log as the control plane stores."""
 Work = Callable[..., Awaitable[None]]
+
+
+def address_of(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """Bucket and prefix of the pod's logs; empty without an address of its own workload."""
+    metadata = pod["metadata"]
+    labels = metadata.get("labels") or {}
+    address = urlsplit((metadata.get("annotations") or {}).get(ADDRESS, ""))
+    prefix = f"logs/{labels.get(WORKLOAD, '')}/{labels.get(GENERATION, '')}/"
+    own = address.scheme == "s3" and address.path == f"/{prefix}"
+    return (address.netloc, prefix) if own else ("", "")
 
 
 class LogUpload:
