@@ -39,7 +39,7 @@ def dumped_and_restored(criu: Criu, folder: Path, megabytes: int) -> tuple[list[
     )
     parent.wait()
     known = len(trace.read(path))
-    subprocess.run(criu.restore_command(images, folder / "pid"), check=True)
+    subprocess.run(criu.restore_command(images, folder / "pid", Path("/"), {}), check=True)
     restored = int((folder / "pid").read_text())
     try:
         _await(path, known)

@@ -170,7 +170,7 @@ def test_work_goes_to_on_demand_machines_while_no_spot_machine_can_be_had(
 
     assert record.reservation is not None
     assert set(record.reservation.pod_sets[0].flavors.values()) == {"on-demand"}
-    assert record.runs[0]["outcome"] == "requeue"
+    assert record.runs[0].outcome == "requeue"
     (pod,) = both.pods(job)
     labels = both.kubernetes.call("GET", f"/api/v1/nodes/{pod['spec']['nodeName']}")["metadata"]
     assert labels["labels"]["karpenter.sh/capacity-type"] == "on-demand"

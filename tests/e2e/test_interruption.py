@@ -173,8 +173,8 @@ def test_who_is_preempted_goes_on_later_from_where_it_was(stack: Stack) -> None:
     assert [int(n) for n in numbers] == list(range(COUNTS)), "it repeats or lacks counts"
     assert len(set(members)) == 1, "it began again"
     run, _ = record.runs
-    assert (run["outcome"], run["by"]) == ("preempt", id_of(urgent))
-    assert run["lost_ms"] < run["ended_at"] - run["started_at"]
+    assert (run.outcome, run.by) == ("preempt", id_of(urgent))
+    assert run.lost_ms < run.ended_at - run.started_at
     (decided,) = [line for line in stack.timeline(victim) if line["what"] == "CheckpointDecided"]
     assert decided["message"].endswith("has 60 s: dump")
     stack.await_released(queue)
