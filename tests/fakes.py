@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import itertools
 from collections import Counter
@@ -564,7 +565,7 @@ class MemoryLogs:
         if f"{generation}/{pod}/{container}" not in self.list(workload_id):
             self.put(workload_id, generation, pod, container, log)
 
-    def list(self, workload_id: str) -> list[str]:
+    def list(self, workload_id: str) -> builtins.list[str]:
         prefix = f"{workload_id}/"
         return [key.removeprefix(prefix) for key in self.rows if key.startswith(prefix)]
 
@@ -637,7 +638,7 @@ class FakeKubernetes:
 
     objects: dict[tuple[str, str, str], Document] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    started: list[str] = field(default_factory=list)
+    started: builtins.list[str] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
     lingers: Callable[[], bool] = lambda: False
     """Whether the pod of a Job that is deleted now fails at once, and the Job is seen Failed."""
@@ -688,7 +689,7 @@ class FakeKubernetes:
 
     def list(
         self, kind: str, *, selector: str = "", field: str = "", namespace: str = ""
-    ) -> tuple[list[Document], str]:
+    ) -> tuple[builtins.list[Document], str]:
         wanted = [term.partition("=") for term in selector.split(",") if term]
         found = [
             each
@@ -817,7 +818,7 @@ class FakeKubernetes:
         assert name
         return self
 
-    def running(self) -> list[str]:
+    def running(self) -> builtins.list[str]:
         """The workload of every run that really runs; the members of a gang are one run."""
         pods = [
             each["metadata"]["labels"]
@@ -915,7 +916,7 @@ class FakeKubernetes:
             self._add_pod(job, int(pod["metadata"]["labels"].get(INDEX, "0")))
             self._count(namespace, of)
 
-    def _pods_of(self, namespace: str, job: str) -> list[Document]:
+    def _pods_of(self, namespace: str, job: str) -> builtins.list[Document]:
         return [
             each
             for (kind, where, _), each in self.objects.items()
@@ -966,7 +967,7 @@ class FakeKubernetes:
         labels = {**job["metadata"]["labels"], **own, JOB_NAME: of}
         labels[CONTROLLER_UID] = job["metadata"]["uid"]
         chosen = {k: v for k, v in template.get("spec", {}).items() if k == "nodeSelector"}
-        made = {
+        made: dict[str, Any] = {
             "kind": "Pod",
             "metadata": {
                 "name": name,

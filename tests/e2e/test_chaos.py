@@ -40,9 +40,10 @@ def test_nothing_is_lost_and_nothing_overcommitted_when_parts_are_killed(impatie
         return states.count(State.FINISHED)
 
     def worker(function: str) -> Callable[[], None]:
-        return lambda: (
-            until(f"a {function} to kill", lambda: kill_workers(stack, function)) and None
-        )
+        def kill() -> None:
+            until(f"a {function} to kill", lambda: kill_workers(stack, function))
+
+        return kill
 
     def part(name: str) -> Callable[[], None]:
         return lambda: restart_part(stack.state, name, kill=True)

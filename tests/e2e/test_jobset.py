@@ -58,9 +58,8 @@ def test_a_jobset_is_admitted_as_one_runs_all_its_jobs_and_gives_its_quota_back(
     assert record.kind == "JobSet"
     assert {s.name: s.count for s in record.pod_sets} == {"leader": 1, "worker": 2}
     assert [sorted(codes) for codes in record.result["exit_codes"].values()] == [["main"]] * 3
-    printed = until(
-        "three logs are kept", lambda: len(found := stack.logs.list(job)) == 3 and found
-    )
+    until("three logs are kept", lambda: len(stack.logs.list(job)) == 3)
+    printed = stack.logs.list(job)
     assert all(f"/w-{job}-g0-" in log for log in printed)
     stack.await_released(queue)
 

@@ -56,6 +56,7 @@ for step in range(STEPS):
         heard += 1
         assert int(pipe.readline()) == heard, "the child's pipe"
     print("line", step, file=reader.stdin, flush=True)
+    assert reader.stdout is not None
     assert reader.stdout.readline() == f"line {step}\n", "the subprocess"
     deadline = time.monotonic() + 10  # the machine may be busy
     while any(counted[name] == before[name] for name in counted):

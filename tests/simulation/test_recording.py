@@ -48,6 +48,7 @@ def snapshot() -> Snapshot:
         )[:-1]
     )
     ended = admitted("ended", state=State.FINISHED, cq="b")
+    assert ended.reservation is not None
     ended = replace(ended, reservation=replace(ended.reservation, cq="b"))
     late = a_workload("late", options={"deadlines": {"max_pending_seconds": 1}}, created_at=0)
     account = PastUsage(7, {"cpu": 1500.5}, {"cpu": 1000}, (UsageStart(1, 2, {"cpu": 1000}),))

@@ -54,7 +54,8 @@ def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stored]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with mock_aws():
-        s3, ecr = (boto3.client(name, region_name=REGION) for name in ("s3", "ecr"))  # type: ignore[call-overload]
+        s3 = boto3.client("s3", region_name=REGION)
+        ecr: Any = boto3.client("ecr", region_name=REGION)  # type: ignore[call-overload]
         s3.create_bucket(Bucket=BUCKET)
         uri = ecr.create_repository(repositoryName=NAME)["repository"]["repositoryUri"]
         yield Stored(

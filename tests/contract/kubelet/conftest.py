@@ -19,9 +19,9 @@ from local.kubelet_node import agent_image
 from local.kubelet_node.preparation import prepare
 from local.kubelet_node.registry import Images
 from local.node.api import ApiError, KubernetesApi
-from local.plan import MANIFESTS, agent_pod_values
+from local.plan import agent_pod_values
 from local.pod_identity import NEEDED, PRINCIPAL, PodIdentity, handler
-from local.settings import Layout, NodeKind, default_cache
+from local.settings import MANIFESTS, Layout, NodeKind, default_cache
 from tests.contract.node.cluster import Cluster
 from tests.contract.node.conftest import (
     Machines,

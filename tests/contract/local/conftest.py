@@ -98,6 +98,7 @@ def embedded_aws(tmp_path_factory):
             part.command, env=environment_of_part, stdout=log, stderr=subprocess.STDOUT
         )
     try:
+        assert part.health is not None
         eventually(part.health.is_good)
         yield Aws(endpoints)
     finally:

@@ -370,6 +370,7 @@ def start_up(state):
         # A shell's background job, which this may run in, begins with Ctrl-C ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
+    assert process.stdout is not None
     for line in process.stdout:
         if "is ready" in line:
             break

@@ -198,15 +198,18 @@ def test_stretches_leave_no_gap_and_windows_add_up_to_the_whole(
 def test_the_parts_of_a_bill_are_the_time_that_runs_had_machines(workload: Workload) -> None:
     found = [each for each in usage_intervals(workload, START + 120 * 60_000) if each.run]
     made = bill(workload, START + 120 * 60_000)
-    prices = [round((each.run.usd_per_hour or 0.0) * 10**9) for each in found]
-    cores = [requested(workload, each.run)["cpu"] for each in found]
+    runs = [each.run for each in found if each.run is not None]
+    prices = [round((run.usd_per_hour or 0.0) * 10**9) for run in runs]
+    cores = [requested(workload, run)["cpu"] for run in runs]
 
     assert made.total.ms == sum(each.ms for each in found)
     assert made.total.money == sum(p * each.ms for p, each in zip(prices, found, strict=True))
     assert made.total.resources.get("cpu", 0) == sum(
         n * each.ms for n, each in zip(cores, found, strict=True)
     )
-    assert made.unpriced.ms == sum(e.ms for e in found if e.run.usd_per_hour is None)
+    assert made.unpriced.ms == sum(
+        each.ms for each in found if each.run and each.run.usd_per_hour is None
+    )
     assert IntervalKind.WAITING not in {each.kind for each in found}
 
 

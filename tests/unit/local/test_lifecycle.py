@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,9 @@ class AnInstance:
 
 class ManualEc2(Ec2):
     """Time passes when the test says so."""
+
+    events: Any
+    instance_under_test: AnInstance
 
     def __init__(self, *, scale=1.0, delay=0.0):
         self.agenda = []

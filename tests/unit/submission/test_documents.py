@@ -31,6 +31,8 @@ def test_a_list_gives_each_item_its_own_place_and_key():
 
     first, second, third = read(json.dumps(body))
 
+    assert isinstance(first, Document)
+    assert isinstance(second, Document)
     assert first.key("m") == "nightly-1"
     assert second.key("m") == "m-1"
     assert isinstance(third, Malformed)

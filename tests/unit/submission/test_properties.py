@@ -133,9 +133,10 @@ def without_our_own(manifest: dict) -> dict:
         for kind in ("labels", "annotations"):
             kept = metadata.get(kind, {}).items()
             metadata[kind] = {k: v for k, v in kept if not k.startswith("sluice.dev/")}
-    for _, _, job, _ in vetting.jobs(found):
-        pod = job["template"]["spec"]
-        job.get("podFailurePolicy", {}).get("rules", [None]).pop(0)
+    for pods in list_pod_sets(found):
+        pod = pods.template["spec"]
+        assert pods.job is not None
+        pods.job.get("podFailurePolicy", {}).get("rules", [None]).pop(0)
         pod["volumes"] = [
             volume
             for volume in pod.get("volumes", [])

@@ -120,5 +120,7 @@ def test_what_a_later_version_may_add_is_left_aside(stored: dict[str, Any]) -> N
             assert to_checkpoint("w", {**entry, "later": 1}) == to_checkpoint("w", entry)
         else:
             row = from_item(item)
-            added = {pod: {**each, "later": 1} for pod, each in row["saved"].items()}
-            assert to_migration({**row, "saved": added, "later": 1}) == to_migration(row)
+            saved: dict[str, Any] = {
+                pod: {**part, "later": 1} for pod, part in row["saved"].items()
+            }
+            assert to_migration({**row, "saved": saved, "later": 1}) == to_migration(row)

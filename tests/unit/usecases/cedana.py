@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from sluice.cedana.pods import ActionProgress, CedanaAction
 from sluice.errors import CheckpointServiceError, CheckpointServiceRefused
+from sluice.ports import Document
 
-from tests.fakes import CONTROLLER_UID, JOB_NAME, Document, FakeKubernetes
+from tests.fakes import CONTROLLER_UID, JOB_NAME, FakeKubernetes
 
 
 @dataclass

@@ -554,10 +554,14 @@ def test_the_events_of_a_pod_are_asked_for_twice_a_minute_and_of_many_a_few_at_a
     for workload in records:
         labels = {"sluice.dev/workload": workload.id, "sluice.dev/generation": "0"}
         metadata = {"name": workload.id, "uid": workload.id, "labels": labels}
-        pod = {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}
+        pod: dict[str, Any] = {
+            "metadata": metadata,
+            "spec": {"nodeName": "n"},
+            "status": {"phase": "Pending"},
+        }
         state.update("Pod", "ADDED", pod)
 
-    asked = [[], [], []]
+    asked: list[list[str]] = [[], [], []]
     for turn, at in enumerate((now, now + 1, now + 31 * SECOND)):
         for pod in state.list_slow_pods(records, at):
             state.note_warning(pod, None, at)
