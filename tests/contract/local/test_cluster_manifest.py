@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import Stack
 from kubernetes import client, config
-from sluice.core.intake.rendering import Placement, Run, render
+from sluice.core.intake.rendering import Generation, PodPlacement, render
 from sluice.core.lifecycle.options import Options, S3Volume
 
 from infra.cluster_manifest import cluster_manifest
@@ -168,9 +168,9 @@ def await_policies(api: client.ApiClient, foreign_pool: str, own_node: str) -> N
 def volume(api: client.ApiClient, edit: Change, *, group: str = "sluice:act") -> str:
     """What the API server has against a PersistentVolume of Sluice with this change."""
     name = "w-aaaaaaaaaaaaa-data"
-    run = Run(
+    run = Generation(
         id="aaaaaaaaaaaaa", name="n", namespace=NAMESPACE, queue=f"{NAMESPACE}/q", generation=1,
-        placements={"main": Placement(1)},
+        placements={"main": PodPlacement(1)},
         options=Options(volumes=(S3Volume("data", "/data", "bucket", "x/"),)),
     )  # fmt: skip
     (found, *_) = render(JOB, run)

@@ -218,7 +218,8 @@ def test_pods_that_follow_one_another_are_not_paid_for_together() -> None:
 
     share = ended_share(pod_shares(pods, rows), NOTHING, 1, START + 10 * minute)
 
-    assert (share.bound_at, share.usd_per_hour) == (START, pytest.approx(0.24))
+    assert share.bound_at == START
+    assert share.usd_per_hour == pytest.approx(0.24)
 
 
 def test_what_was_noted_stands_where_a_pod_is_gone() -> None:

@@ -49,7 +49,8 @@ def manifests(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBManifests]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     with moto.mock_aws():
-        dynamodb, s3 = (boto3.client(n, region_name="us-east-1") for n in ("dynamodb", "s3"))  # type: ignore[call-overload]
+        dynamodb = boto3.client("dynamodb", region_name="us-east-1")
+        s3 = boto3.client("s3", region_name="us-east-1")
         s3.create_bucket(Bucket="bucket")
         dynamodb.create_table(
             TableName="manifests",
