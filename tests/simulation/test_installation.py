@@ -14,6 +14,7 @@ from sluice.simulation.scenario import parse_scenario
 
 from tests.simulation.builders import (
     KUEUE,
+    START,
     Json,
     cohort,
     documents,
@@ -427,3 +428,21 @@ def test_fair_sharing_may_be_a_policy_of_the_tree() -> None:
 
     assert simulate(*parts).preempted == {}
     assert simulate(*parts, policy(fairSharing={})).preempted == {"r3": "InCohortFairSharing"}
+
+
+def test_after_a_retry_the_time_of_the_eviction_orders_the_queue() -> None:
+    # `w` is evicted at 10 s and comes back at 70 s behind `next`, which was created at 5 s.
+    answers = [
+        {"name": "c", "workloads": ["w"], "answers": ["Retry", "Ready"], "after": "10s"},
+        {"name": "c"},
+    ]
+    created = {"createdAt": "2026-01-01T01:00:05Z"}
+
+    result = simulate(
+        check(), queue("q", cpu=1, spec=checked("c")), job("w", runtime="5s"),
+        job("blocker", runtime="100s", arrivesAfter="9s") | {"createdAt": START},
+        job("next", runtime="5s", arrivesAfter="15s") | created,
+        passes=None, admissionChecks=answers,
+    )  # fmt: skip
+
+    assert result.order == ["w", "blocker", "next", "w"]

@@ -9,6 +9,7 @@ import pytest
 from sluice.core.config.model import CheckState
 from sluice.core.lifecycle.checks import states, token
 from sluice.core.lifecycle.record import IntentKind, State, Workload, phase
+from sluice.core.lifecycle.runs import ordering_time
 from sluice.core.lifecycle.transitions import answer, claim, hold
 from sluice.ports import CatalogEdit, StreamRecord
 from sluice.usecases.upkeep.relay import Relay
@@ -93,6 +94,7 @@ def test_ready_from_all_lets_it_start_and_ready_from_one_does_not() -> None:
 def test_retry_gives_the_quota_back_for_a_while_and_asks_again() -> None:
     plane = a_plane(check("approval"))
     reserved(plane)
+    plane.clock.pass_ms(5_000)
 
     record = say(plane, "approval", CheckState.RETRY, "not before noon")
     assert record.intent is not None
@@ -106,6 +108,7 @@ def test_retry_gives_the_quota_back_for_a_while_and_asks_again() -> None:
     }
     assert plane.ledgers.read(ROOT).usage == {}
     assert record.not_before == plane.clock.now() + 60_000
+    assert record.created_at < ordering_time(record) == record.runs[-1].ended_at
 
     plane.clock.pass_ms(60_000)
     plane.admit()(ROOT)

@@ -46,6 +46,7 @@ class Queueing:
     seen: dict[str, WorkloadInfo] = field(default_factory=dict)
     outside: dict[str, Refusal] = field(default_factory=dict)
     _blocked: dict[str, Job] = field(default_factory=dict)
+    _retried_at: dict[str, int] = field(default_factory=dict)  # epoch ms, orders it from then on
     _jobs: dict[str, Job] = field(init=False)
     _targets: set[str] = field(init=False)
 
@@ -87,9 +88,10 @@ class Queueing:
         del self.waiting[job.workload.id]
         root.waiting -= 1
 
-    def send_away(self, job: Job, refusal: Refusal, back_ms: int | None) -> None:
-        """Keeps a job out of its queue until then; None: for ever."""
+    def send_away(self, job: Job, refusal: Refusal, back_ms: int | None, now_ms: int) -> None:
+        """Keeps a job out of its queue until `back_ms` (None: for ever); it is lined up anew."""
         self.outside[job.workload.id] = refusal
+        self._retried_at[job.workload.id] = self.scenario.start_ms + now_ms
         if back_ms is not None:
             self.events.at(back_ms, EventRank.WAKE, partial(self._come_back, job))
 
@@ -171,10 +173,14 @@ class Queueing:
 
     def as_seen(self, job: Job, now_ms: int) -> WorkloadInfo:
         """The job in the scheduler's eyes at this moment."""
+        retried_at = self._retried_at.get(job.workload.id, job.workload.queued_at_ms)
         if self.plain(job):
-            return job.workload
+            if retried_at == job.workload.queued_at_ms:
+                return job.workload
+            return replace(job.workload, queued_at_ms=retried_at)
         now = self.scenario.start_ms + now_ms
-        seen = self.seen[job.workload.id] = self.queued_view.seen(job, self.record(job), now)
+        seen = self.queued_view.seen(job, self.record(job), now)
+        seen = self.seen[job.workload.id] = replace(seen, queued_at_ms=retried_at)
         return seen
 
     def placed(self, root: Root, plan: Plan, now_ms: int) -> Plan:

@@ -116,7 +116,7 @@ class RunningJobs:
             back_ms = now_ms + backoff_ms(self._questions[name] - 1)
         queue = job.workload.cluster_queue
         refusal = Refusal(name, queue, Reason.ADMISSION_CHECK, text, 0)
-        self.queueing.send_away(job, refusal, back_ms)
+        self.queueing.send_away(job, refusal, back_ms, now_ms)
 
     def _start_pods(
         self, running_job: RunningJob, now_ms: int, runs_since_ms: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, awaits_release
+from sluice.core.lifecycle.runs import ordering_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ def checks_key(root: str) -> str:
 
 def index_keys(workload: Workload) -> dict[str, str]:
     """The sparse index attributes that a record in this state carries."""
-    order = f"{_PRIORITY_BIAS - workload.priority:010d}#{workload.created_at:013d}#{workload.id}"
+    since = ordering_time(workload)
+    order = f"{_PRIORITY_BIAS - workload.priority:010d}#{since:013d}#{workload.id}"
     keys = {"listed": f"{workload.created_at:013d}#{workload.id}"} if workload.queue else {}
     if workload.state is State.PENDING and not workload.held:
         key = blocked_key(workload.namespace) if workload.blocked else pending_key(workload.cq)

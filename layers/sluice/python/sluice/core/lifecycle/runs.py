@@ -9,6 +9,7 @@ from typing import Any, Final
 from sluice.core.config.budget import HOUR_MS
 from sluice.core.lifecycle.record import IntentKind, Workload
 from sluice.core.lifecycle.run import Run
+from sluice.core.values.reasons import Reason
 
 OWN_BUDGET: Final = ""
 """How the charge for a workload's own `budget` is told from those of queues, which have names."""
@@ -62,6 +63,21 @@ def waited_ms(workload: Workload, now: int) -> int:
             waited += max(0, admitted_at - queued_at)
         queued_at = 0 if outcome == IntentKind.MIGRATE else ended_at
     return waited
+
+
+def ordering_time(workload: Workload) -> int:
+    """What orders it in its queue: creation, or the end of a run that a check asked to retry.
+
+    Source: Kueue's queue order timestamp.
+    """
+    last = workload.runs[-1] if workload.runs else None
+    if (
+        last is not None
+        and last.outcome == IntentKind.REQUEUE
+        and workload.reason.get("code") == Reason.ADMISSION_CHECK
+    ):
+        return last.ended_at
+    return workload.created_at
 
 
 def queued_at(workload: Workload) -> int:

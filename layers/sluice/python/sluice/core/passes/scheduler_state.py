@@ -9,6 +9,7 @@ from sluice.core.config import model
 from sluice.core.lifecycle.record import State, is_migrating
 from sluice.core.lifecycle.reservations import held_by
 from sluice.core.lifecycle.run import NO_RUN
+from sluice.core.lifecycle.runs import ordering_time
 from sluice.core.passes.budget_charges import priced, spent_now
 from sluice.core.passes.cluster_feasibility import restrict_to_feasible_flavors
 from sluice.core.passes.pending_deadline import deadline_ms
@@ -112,7 +113,7 @@ def workload_info(
             for s in workload.pod_sets
         ),
         priority=workload.priority,
-        queued_at_ms=workload.created_at,
+        queued_at_ms=ordering_time(workload),
         sequence=sequence,
         local_queue=workload.queue,
         user=workload.submitted_by or None,
