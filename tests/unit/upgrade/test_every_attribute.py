@@ -13,6 +13,7 @@ from sluice.core.lifecycle.record import Workload
 STORED = json.loads(
     (Path(__file__).parent / "records" / "every-attribute-d5fa189.json").read_text()
 )
+LATER = {".options.checkpoint.connections"}  # what d5fa189 did not know
 RECORD = workload_of(STORED["workload"])
 
 
@@ -34,7 +35,7 @@ def defaults(value: Any, path: str = "") -> list[str]:
 def test_every_attribute_is_read() -> None:
     beyond = {path for path in defaults(RECORD) if not path.startswith(".intent.account.")}
 
-    assert beyond == set()
+    assert beyond == LATER
     assert RECORD.intent is not None
     account = RECORD.intent.account
     assert (account.node, account.lost_ms, account.stopped_at) == ("n", 0, 1_800_000_000_000)

@@ -9,7 +9,7 @@ from typing import Final
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, is_migrating
 
 
-class Verb(StrEnum):
+class SteeringVerb(StrEnum):
     """A command of users that changes a workload."""
 
     CANCEL = "cancel"
@@ -26,20 +26,20 @@ def _on_cluster(workload: Workload) -> bool:
 
 def _is_cancelling(workload: Workload) -> bool:
     intent = workload.intent
-    return intent is not None and intent.kind.value == Verb.CANCEL.value
+    return intent is not None and intent.kind.value == SteeringVerb.CANCEL.value
 
 
 # Where a verb changes something. Where it is refused, or finds nothing to do, nobody advises it.
-_USEFUL: Final[Mapping[Verb, Callable[[Workload], bool]]] = {
-    Verb.CANCEL: lambda w: w.state not in TERMINAL and not _is_cancelling(w),
-    Verb.HOLD: lambda w: w.state is State.PENDING and not w.held,
-    Verb.RELEASE: lambda w: w.state is State.PENDING and w.held,
-    Verb.REQUEUE: lambda w: _on_cluster(w) and not is_migrating(w),
-    Verb.REPRIORITIZE: lambda w: w.state is State.PENDING,
-    Verb.CHECK: lambda w: w.state is State.ADMITTED and w.gated,
+_USEFUL: Final[Mapping[SteeringVerb, Callable[[Workload], bool]]] = {
+    SteeringVerb.CANCEL: lambda w: w.state not in TERMINAL and not _is_cancelling(w),
+    SteeringVerb.HOLD: lambda w: w.state is State.PENDING and not w.held,
+    SteeringVerb.RELEASE: lambda w: w.state is State.PENDING and w.held,
+    SteeringVerb.REQUEUE: lambda w: _on_cluster(w) and not is_migrating(w),
+    SteeringVerb.REPRIORITIZE: lambda w: w.state is State.PENDING,
+    SteeringVerb.CHECK: lambda w: w.state is State.ADMITTED and w.gated,
 }
 
 
-def useful_verbs(workload: Workload) -> tuple[Verb, ...]:
+def useful_verbs(workload: Workload) -> tuple[SteeringVerb, ...]:
     """The verbs that are accepted now and change something."""
-    return tuple(verb for verb in Verb if _USEFUL[verb](workload))
+    return tuple(verb for verb in SteeringVerb if _USEFUL[verb](workload))

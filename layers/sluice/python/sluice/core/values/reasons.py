@@ -36,9 +36,7 @@ class Reason(StrEnum):
     BEHIND_HIGHER = "PRIORITY:BehindHigher"
     PENDING_EVALUATION = "PRIORITY:PendingEvaluation"
     WAITING_FOR_PREEMPTED = "PRIORITY:WaitingForPreempted"
-    PREEMPTION_FUTILE = "PRIORITY:PreemptionFutile"
     INSUFFICIENT_INSTANCE = "CAPACITY:InsufficientInstance"
-    SPOT_PLACEMENT_LOW = "CAPACITY:SpotPlacementLow"
     NODE_POOL_LIMIT = "CAPACITY:NodePoolLimit"
     NODE_CLASS_NOT_READY = "CAPACITY:NodeClassNotReady"
     WAITING_FOR_NODE = "CAPACITY:WaitingForNode"
@@ -63,7 +61,6 @@ class Reason(StrEnum):
     DEPENDENCY_FAILED = "DEPENDENCY:NeverSatisfied"
     UNKNOWN_DEPENDENCY = "MISCONFIGURATION:UnknownDependency"
     DEPENDENCY_CYCLE = "MISCONFIGURATION:DependencyCycle"
-    ARRAY_LIMIT = "DEPENDENCY:ArrayLimit"
     HELD_BY_USER = "HELD:User"
     HELD_BY_ADMIN = "HELD:Admin"
     QUEUE_CORDONED = "HELD:QueueCordoned"
@@ -80,7 +77,6 @@ class Reason(StrEnum):
     PREEMPTED = "PRIORITY:Preempted"
     CANCELLED_BY_USER = "CANCELLED:User"
     PENDING_POLICY = "CANCELLED:PendingPolicy"
-    LEDGER_THROTTLED = "PLATFORM:LedgerThrottled"
     DLQ = "PLATFORM:DLQ"
     MISSING_RIGHT = "MISCONFIGURATION:MissingRight"
     UNSUPPORTED_KIND = "MISCONFIGURATION:UnsupportedKind"
@@ -137,17 +133,9 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         Action.WAIT,
         "Its place is reserved; the workloads that yield to it have not stopped yet.",
     ),
-    Reason.PREEMPTION_FUTILE: (
-        Action.WAIT,
-        "It may preempt, but no permitted set of victims would make room.",
-    ),
     Reason.INSUFFICIENT_INSTANCE: (
         Action.WAIT,
         "AWS has no such instances to give at the moment; it is asked again.",
-    ),
-    Reason.SPOT_PLACEMENT_LOW: (
-        Action.WAIT,
-        "Spot capacity is unlikely to be given or to last at the moment.",
     ),
     Reason.NODE_POOL_LIMIT: (Action.ASK_ADMIN, "The NodePool has reached its limits."),
     Reason.NODE_CLASS_NOT_READY: (Action.ASK_ADMIN, "The EC2NodeClass is not ready."),
@@ -227,7 +215,6 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         "It waits for a workload that was never submitted.",
     ),
     Reason.DEPENDENCY_CYCLE: (Action.CHANGE_REQUEST, "It waits for itself by way of others."),
-    Reason.ARRAY_LIMIT: (Action.WAIT, "As many elements of its array run as the array allows."),
     Reason.HELD_BY_USER: (Action.RELEASE, "Its owner holds it back."),
     Reason.HELD_BY_ADMIN: (Action.ASK_ADMIN, "An administrator holds it back."),
     Reason.QUEUE_CORDONED: (Action.ASK_ADMIN, "The queue is stopped."),
@@ -250,7 +237,6 @@ _MEANING: dict[Reason, tuple[Action, str]] = {
         Action.PLATFORM_FAULT,
         "The cluster's API server does not answer.",
     ),
-    Reason.LEDGER_THROTTLED: (Action.PLATFORM_FAULT, "The ledger's table is being throttled."),
     Reason.MISSING_RIGHT: (
         Action.ASK_ADMIN,
         "A function of Sluice lacks a right, in IAM or in a cluster; `sluice doctor` names it.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sluice.core.config.model import CheckState
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
-from sluice.core.lifecycle.verbs import Verb, useful_verbs
+from sluice.core.lifecycle.verbs import SteeringVerb, useful_verbs
 from sluice.core.values.reasons import Action
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ _ACTIONS = {
     Action.ASK_ADMIN: "ask your administrator",
     Action.PLATFORM_FAULT: "the platform has a fault; report it to its operators",
 }
-_PURPOSES: Mapping[Verb, str] = {
-    Verb.CANCEL: "ends it",
-    Verb.RELEASE: "lets it queue again",
-    Verb.REQUEUE: "gives its quota back and lets it queue again",
+_PURPOSES: Mapping[SteeringVerb, str] = {
+    SteeringVerb.CANCEL: "ends it",
+    SteeringVerb.RELEASE: "lets it queue again",
+    SteeringVerb.REQUEUE: "gives its quota back and lets it queue again",
 }
 
 
@@ -52,17 +52,17 @@ def commands(caller: Authority, workload: Workload, reason: Json | None) -> Iter
     """`{command, purpose}`, most useful first; all are accepted while the state is the same."""
     yield from _about_checks(caller, workload)
     useful = useful_verbs(workload)
-    if Verb.RELEASE in useful:
-        yield _command(workload, Verb.RELEASE)
+    if SteeringVerb.RELEASE in useful:
+        yield _command(workload, SteeringVerb.RELEASE)
     yield from _to_look(workload, reason)
     if workload.state is State.ADMITTED or phase(workload) == "STARTING":
-        yield _command(workload, Verb.REQUEUE)
-    if Verb.CANCEL in useful and phase(workload) != "RUNNING":
-        yield _command(workload, Verb.CANCEL)
+        yield _command(workload, SteeringVerb.REQUEUE)
+    if SteeringVerb.CANCEL in useful and phase(workload) != "RUNNING":
+        yield _command(workload, SteeringVerb.CANCEL)
 
 
 def _about_checks(caller: Authority, workload: Workload) -> Iterator[Json]:
-    if Verb.CHECK not in useful_verbs(workload):
+    if SteeringVerb.CHECK not in useful_verbs(workload):
         return
     for name, state in checks.states(workload).items():
         if state is not CheckState.READY:
@@ -97,7 +97,7 @@ def _to_look(workload: Workload, reason: Json | None) -> Iterator[Json]:
         yield {"command": f"sluice events {workload.id}", "purpose": "tells how far it is"}
 
 
-def _command(workload: Workload, verb: Verb) -> Json:
+def _command(workload: Workload, verb: SteeringVerb) -> Json:
     return {"command": f"sluice {verb} {workload.id}", "purpose": _PURPOSES[verb]}
 
 

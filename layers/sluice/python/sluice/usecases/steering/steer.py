@@ -15,7 +15,7 @@ from sluice.core.lifecycle.record import (
     is_migrating,
     phase,
 )
-from sluice.core.lifecycle.verbs import Verb, useful_verbs
+from sluice.core.lifecycle.verbs import SteeringVerb, useful_verbs
 from sluice.usecases.request_errors import ConflictError, ForbiddenError, InvalidError
 from sluice.usecases.views import Json
 
@@ -77,7 +77,11 @@ class Steer:
         def decide(workload: Workload) -> Decision:
             result = "held" if on else "released"
             if workload.state is not State.PENDING:
-                able = [v for v in (Verb.CANCEL, Verb.REQUEUE) if v in useful_verbs(workload)]
+                able = [
+                    v
+                    for v in (SteeringVerb.CANCEL, SteeringVerb.REQUEUE)
+                    if v in useful_verbs(workload)
+                ]
                 advice = f"{' or '.join(able)} it" if able else "nothing can be done about it now"
                 if workload.state in TERMINAL:
                     advice = "it has ended"
