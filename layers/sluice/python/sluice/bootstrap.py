@@ -15,6 +15,7 @@ from sluice.adapters.aws_refusals import refusal
 from sluice.adapters.checkpoint_archives import CheckpointArchives
 from sluice.adapters.dynamodb_answers import take_as_they_come
 from sluice.adapters.dynamodb_catalog import DynamoDBCatalog
+from sluice.adapters.dynamodb_conflicts import retry_conflicts
 from sluice.adapters.dynamodb_faults import DynamoDBFaults
 from sluice.adapters.dynamodb_leases import DynamoDBLeases
 from sluice.adapters.dynamodb_ledgers import DynamoDBLedgers
@@ -106,6 +107,7 @@ def client(service: str) -> Any:
     made = boto3.client(service, config=CONFIG)  # type: ignore[call-overload]
     if service == "dynamodb":
         take_as_they_come(made)
+        retry_conflicts(made)
     return made
 
 

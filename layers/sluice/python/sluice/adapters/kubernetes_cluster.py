@@ -7,13 +7,16 @@ A thin client instead of the official one, because Lambdas load it on every cold
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
 
 from sluice.core.jobs.table import KINDS as JOB_KINDS
 from sluice.errors import ClusterError, ClusterForbidden
@@ -36,6 +39,14 @@ _NO_LOG = (b"unable to retrieve container logs for ", b"failed to try resolving 
 """A kubelet says so with status 200 where the log of a container has gone."""
 PAGE = 500
 TIMEOUT = urllib3.Timeout(connect=3, read=20)
+TIMED_OUT = (ConnectTimeoutError, ReadTimeoutError)
+ATTEMPTS = 4
+# Sent data that nobody acknowledges for this long means that the connection is dead: a network may
+# have forgotten it while Lambda had frozen the function.
+DEAD_AFTER_MS = 3_000
+BUSY = (429, 503)
+LONGEST_WAIT_SECONDS = 2.0
+"""A longer Retry-After is the caller's to wait for: its own time is short."""
 
 
 class KubernetesCluster:
@@ -45,8 +56,18 @@ class KubernetesCluster:
         self._endpoint = endpoint.rstrip("/")
         self._token = token
         trusted = ssl.create_default_context(cadata=ca)
+        # Python 3.13 sets this flag by default, but certificates of old EKS clusters lack the
+        # extensions that it demands. The chain and the host name are verified all the same.
+        trusted.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        options = [*HTTPConnection.default_socket_options]
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux, hence Lambda
+            options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_AFTER_MS))
         self._http = urllib3.PoolManager(
-            maxsize=16, ssl_context=trusted, retries=False, timeout=TIMEOUT
+            maxsize=16,
+            ssl_context=trusted,
+            retries=False,
+            timeout=TIMEOUT,
+            socket_options=options,
         )
 
     def create(self, document: Document) -> Document | AlreadyExists:
@@ -167,15 +188,33 @@ class KubernetesCluster:
     def _request(
         self, method: str, path: str, *, content: str = "application/json", **options: Any
     ) -> urllib3.BaseHTTPResponse:
+        """Repeats what a dead connection or a busy server has lost.
+
+        Any request may be repeated: objects have names that Sluice chooses, a second creation is
+        answered by AlreadyExists, and changes are merged or have preconditions.
+        """
         headers = {
             "Authorization": f"Bearer {self._token()}",
             "Content-Type": content,
             "Accept": "application/json",
         }
-        try:
-            return self._http.request(method, self._endpoint + path, headers=headers, **options)
-        except HTTPError as error:
-            raise ClusterError(f"{self._endpoint} does not answer: {error}") from error
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                answer = self._http.request(
+                    method, self._endpoint + path, headers=headers, **options
+                )
+            except HTTPError as error:
+                if attempts_left == 0 or isinstance(error, TIMED_OUT):
+                    raise ClusterError(f"{self._endpoint} does not answer: {error}") from error
+                # One dead connection means that those kept beside it are dead too.
+                self._http.clear()
+                continue
+            wait = _seconds_to_wait(answer)
+            if attempts_left == 0 or wait is None:
+                return answer
+            answer.release_conn()
+            time.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")
 
     @staticmethod
     def _checked(status: int, body: Document) -> Document:
@@ -187,6 +226,17 @@ class KubernetesCluster:
             raise ClusterForbidden(message, status)
         retry_after = (body.get("details") or {}).get("retryAfterSeconds", 0)
         raise ClusterError(message, status, float(retry_after))
+
+
+def _seconds_to_wait(answer: urllib3.BaseHTTPResponse) -> float | None:
+    """How long the API server asks to wait, if that is short enough; None: take the answer."""
+    if answer.status not in BUSY:
+        return None
+    try:
+        seconds = float(answer.headers.get("Retry-After", ""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds <= LONGEST_WAIT_SECONDS else None
 
 
 def _path(kind: str, namespace: str = "", name: str = "") -> str:
