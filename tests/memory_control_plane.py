@@ -235,6 +235,7 @@ class MemoryControlPlane:
             offerings=self.offerings,
             pools=self.pools,
             commands=self.commands,
+            nodes=self.nodes,
             clock=self.clock,
             threads=InlineExecutor(),
         )

@@ -9,14 +9,15 @@ import pytest
 from tests.e2e.stack import NAMESPACE, Document, Stack, a_key, id_of, until
 
 pytestmark = pytest.mark.stack
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 
 
-def a_replicated_job(name: str, *command: str, parallelism: int = 1) -> Document:
+def a_replicated_job(name: str, *command: str, parallelism: int = 1, cpu: str = "1") -> Document:
     container = {
         "name": "main",
         "image": "python:3.11",
         "command": list(command),
-        "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
     }
     pod = {"restartPolicy": "Never", "containers": [container]}
     return {
@@ -99,3 +100,38 @@ def test_a_jobset_with_a_failing_job_has_failed_and_says_which(stack: Stack) -> 
     assert "-bad-0-" in record.result["message"]
     assert "exited with 7" in record.result["message"]
     stack.await_released(queue)
+
+
+def test_no_member_of_a_gang_starts_before_all_of_them_have_machines(stack: Stack) -> None:
+    queue = stack.queue("40")
+    (warm,) = stack.submit(a_jobset(queue, a_replicated_job("one", "sleep", "300")))
+    stack.await_phase("RUNNING", warm)  # so that the small members find a machine at once
+    gang = a_jobset(
+        queue,
+        a_replicated_job("small", "sleep", "300", parallelism=2),
+        a_replicated_job("large", "sleep", "300", cpu="34"),
+    )
+
+    (job,) = stack.submit(gang)
+    stack.await_phase("RUNNING", job)
+
+    pods = stack.pods(job)
+    bound = [
+        condition["lastTransitionTime"]
+        for pod in pods
+        for condition in pod["status"]["conditions"]
+        if condition["type"] == "PodScheduled" and condition["status"] == "True"
+    ]
+    started = [
+        container["state"]["running"]["startedAt"]
+        for pod in pods
+        for container in pod["status"]["containerStatuses"]
+    ]
+    assert len(bound) == len(started) == 3
+    assert min(started) >= max(bound), f"bound {bound}, started {started}"
+    stack.sluice("cancel", warm, job, "-y")
+    stack.await_released(queue)
+    until(
+        "nothing is left",
+        lambda: not [c for c in stack.objects(CONFIG_MAPS) if job in c["metadata"]["name"]],
+    )

@@ -234,3 +234,13 @@ def test_the_choice_is_deterministic_and_never_takes_what_is_shut(
     taken = choice.flavors if choice.flavors is not None else ("spot", "on-demand")
     assert choice.gate is not None or (taken and not set(taken) & set(shut))
     assert not capacity or choice.gate is not None or taken == (capacity,)
+
+
+def test_room_on_machines_that_are_there_is_counted_machine_by_machine() -> None:
+    rests = replace(SOLD_OUT, room=16_000, machines=(7_000, 7_000, 2_000))
+    closed = {"batch-1": {"spot": rests, "on-demand": SOLD_OUT}}
+
+    made = cycle(work("a"), market=market(closed))
+
+    assert made.admitted == (), "8 CPUs fit no machine, though 16 are free in sum"
+    assert made.refusals["a"].reason is Reason.INSUFFICIENT_INSTANCE

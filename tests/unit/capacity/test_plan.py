@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sluice.core.clusters.capacity import (
     PoolPlan,
     closed_flavors,
     limit_for,
+    pack,
     plan,
     read_pool,
     size,
@@ -328,3 +330,34 @@ def test_claims_that_cannot_be_launched_bar_their_pool_by_the_kind_of_error() ->
 
 def test_events_of_other_pools_are_left_alone() -> None:
     assert learn(a_node_pool(), a_refusal("spot-large"), a_refusal("else")) == []
+
+
+@pytest.mark.parametrize(
+    ("pods", "cpu", "rests", "left"),
+    [
+        (1, 120, [95, 95, 95, 95, 98], None),  # 478 CPUs in sum
+        (1, 95, [95, 98], (98, 0)),
+        (3, 40, [95, 50], (15, 10)),
+        (3, 48, [95, 50], None),
+        (1, 1, [], None),
+    ],
+)
+def test_a_sum_of_small_rests_is_no_room(
+    pods: int, cpu: int, rests: list[int], left: tuple[int, ...] | None
+) -> None:
+    workload = replace(a_waiting(cpu), pod_sets=(PodSet("main", pods, {"cpu": 1000 * cpu}),))
+
+    found = pack(workload, [1000 * rest for rest in rests])
+
+    assert found == (left and tuple(1000 * each for each in left))
+
+
+def test_a_closed_pool_knows_the_rests_of_its_machines() -> None:
+    made = the_plan(spot(running=300), bans=[POOL_BAN], free={"spot": [4_000, 95_000]})
+
+    assert made.closed is not None
+    assert made.closed.machines == made.closed.rests() == (95_000, 4_000)
+    assert closed_flavors([made], NOW)["spot"].rests() == (95_000, 4_000)
+    unknown = the_plan(spot(running=36), bans=[POOL_BAN], workloads=[a_holder(32)]).closed
+    assert unknown is not None
+    assert unknown.rests() == (4_000,), "a plan from before counts as one machine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +123,24 @@ def test_work_that_waits_in_vain_goes_back_and_says_why(plane: Plane) -> None:
     assert workload.intent.kind is IntentKind.REQUEUE
     assert workload.intent.reason == Reason.INSUFFICIENT_INSTANCE
     assert look(plane).requeued == ()
+
+
+@pytest.mark.parametrize(("requeues", "seconds"), [(0, 0), (1, 60), (2, 120), (9, 3600)])
+def test_who_goes_back_again_and_again_waits_longer_each_time(
+    plane: Plane, requeues: int, seconds: int
+) -> None:
+    workload = plane.dispatched()
+    plane.workloads.rows["w1"] = replace(workload, requeues=requeues)
+    without_node(plane)
+    refuse(plane)
+    look(plane)
+    plane.clock.pass_ms(PATIENCE_MS + 1)
+
+    look(plane)
+
+    intent = plane.record().intent
+    assert intent is not None
+    assert intent.not_before == plane.clock.now() + 1_000 * seconds
 
 
 @pytest.mark.parametrize("saved_by", ["a machine on its way", "a node", "its start"])

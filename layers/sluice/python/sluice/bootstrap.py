@@ -456,6 +456,7 @@ def provision() -> Provision:
         offerings=offerings(),
         pools=pools(),
         commands=commands(),
+        nodes=nodes(),
         clock=clock(),
     )
 

@@ -45,6 +45,10 @@ def _plan(row: Mapping[str, Any]) -> PoolPlan:
         known[name] = tuple(row.get(name, ()))
     if closed := row.get("closed"):
         known["closed"] = Closure(
-            Reason(closed["reason"]), closed["message"], closed["until"], closed["room"]
+            Reason(closed["reason"]),
+            closed["message"],
+            closed["until"],
+            closed["room"],
+            None if closed.get("machines") is None else tuple(closed["machines"]),
         )
     return PoolPlan(**known)

@@ -8,6 +8,7 @@ Source: facts, spot-and-karpenter §3; docs/decisions/0017-provision.md.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -40,6 +41,8 @@ _SMALLEST_MACHINE: Final = 2_000
 _STEP: Final = 32_000
 _STANDBY: Final = 256_000
 _UNREADY_MS: Final = 120_000
+_MOST_MACHINES: Final = 100
+"""So many machines with free room are remembered of a closed pool, the emptiest."""
 WAITING_PODS: Final = 1_000
 """How many pods of a cluster may wait for nodes before nothing more is admitted there."""
 _WEIGHTS: Final = {RESERVED: 30, SPOT: 20, ON_DEMAND: 10}
@@ -85,12 +88,21 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """Why nothing is bought of a flavor until `until`; `room` millicores are there already."""
+    """Why nothing is bought of a flavor until `until`; `room` millicores are there already.
+
+    `machines` are the free millicores of each machine that is there, the largest first; None: not
+    known, so that `room` counts as one machine.
+    """
 
     reason: Reason
     message: str
     until: int
     room: int = 0
+    machines: tuple[int, ...] | None = None
+
+    def rests(self) -> tuple[int, ...]:
+        """The free millicores of each machine that is there."""
+        return (self.room,) if self.machines is None else self.machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +171,8 @@ class CapacityView:
     now: int
     most_waiting_pods: int = WAITING_PODS
     managed: bool = True
+    free: Mapping[str, Sequence[int]] | None = None
+    """NodePool → free millicores of each of its machines; None: not known."""
     offered: Collection[str] = field(default_factory=tuple)
     """Flavors that the cluster offers; empty: all."""
 
@@ -174,7 +188,7 @@ def plan(view: CapacityView) -> list[PoolPlan]:
     for pool in sorted(view.pools, key=lambda each: each.name):
         flavors = [name for name in offered if pool.serves(view.flavors[name].node_labels)]
         demand = sum(used.get(name, 0) for name in flavors)
-        closed = _closed(pool, bans.get(pool.name), demand, view.now)
+        closed = _closed(pool, bans.get(pool.name), demand, view)
         managed = view.managed and any(name in wanted for name in flavors)
         limit = None
         if managed and "limits" not in pool.theirs:
@@ -220,6 +234,22 @@ def size(requests: Mapping[str, int]) -> int:
     )
 
 
+def pack(workload: Workload, rests: Sequence[int]) -> tuple[int, ...] | None:
+    """What is left of machines with these free millicores after all pods; None: they do not fit.
+
+    The largest pod first, each to the smallest rest that holds it. A sum of small rests is no room.
+    """
+    left = sorted(rests)
+    sizes = sorted(((size(s.requests), s.count) for s in workload.pod_sets), reverse=True)
+    for amount, count in sizes:
+        for _ in range(count):
+            place = bisect_left(left, amount)
+            if place == len(left):
+                return None
+            insort(left, left.pop(place) - amount)
+    return tuple(reversed(left))
+
+
 def total_size(workload: Workload) -> int:
     return sum(size(s.requests) * s.count for s in workload.pod_sets)
 
@@ -233,7 +263,8 @@ def closed_flavors(plans: Sequence[PoolPlan], now: int) -> dict[str, Closure]:
         if len(closed) == len(serving):
             first = min(closed, key=lambda each: each.until)
             room = sum(each.room for each in closed)
-            found[name] = Closure(first.reason, first.message, first.until, room)
+            rests = sorted((rest for each in closed for rest in each.rests()), reverse=True)
+            found[name] = Closure(first.reason, first.message, first.until, room, tuple(rests))
     return found
 
 
@@ -311,20 +342,23 @@ def _admissible(view: CapacityView) -> dict[str, int]:
     }
 
 
-def _closed(pool: Pool, ban: Ban | None, demand: int, now: int) -> Closure | None:
-    room = max(0, pool.running - demand)
+def _closed(pool: Pool, ban: Ban | None, demand: int, view: CapacityView) -> Closure | None:
+    now, room = view.now, max(0, pool.running - demand)
+    machines = None
+    if view.free is not None:
+        machines = tuple(sorted(view.free.get(pool.name, ()), reverse=True)[:_MOST_MACHINES])
     if ban is not None:
         said = f": {ban.message}" if ban.message else ""
         text = f"NodePool {pool.name}: {ban.cause.reason.sentence.rstrip('.')}{said}"
-        return Closure(ban.cause.reason, text, ban.until, room)
+        return Closure(ban.cause.reason, text, ban.until, room, machines)
     if pool.not_ready:
         text = f"NodePool {pool.name} is not ready: {pool.not_ready}"
-        return Closure(Reason.NODE_CLASS_NOT_READY, text, now + _UNREADY_MS, room)
+        return Closure(Reason.NODE_CLASS_NOT_READY, text, now + _UNREADY_MS, room, machines)
     limit = pool.limit if "limits" in pool.theirs else None
     if limit is not None and limit - pool.running < _SMALLEST_MACHINE:
         shown = format_quantity("cpu", limit)
         text = f"NodePool {pool.name} has reached the limit of {shown} cpu that was set for it"
-        return Closure(Reason.NODE_POOL_LIMIT, text, now + _UNREADY_MS, room)
+        return Closure(Reason.NODE_POOL_LIMIT, text, now + _UNREADY_MS, room, machines)
     return None
 
 

@@ -20,7 +20,7 @@ from sluice.core.clusters.capacity import (
     Pool,
     PoolPlan,
     closed_flavors,
-    total_size,
+    pack,
 )
 from sluice.core.clusters.quarantine import CAPACITY_TYPE
 from sluice.core.config.model import ClusterQueue, Gate, ResourceFlavor
@@ -29,6 +29,7 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import Capacity
 from sluice.core.lifecycle.pending_policy import allows_on_demand
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload
+from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason
 
 RECLAIMS: Final = 3
@@ -79,7 +80,7 @@ class Choice:
 
 
 ANY_FLAVOR: Final = Choice()
-Taken = dict[tuple[str, str], int]
+Taken = dict[tuple[str, str], tuple[int, ...]]
 """Millicores of room that earlier workloads of a pass may take, by cluster and flavor."""
 
 
@@ -162,8 +163,7 @@ def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken
         asked.sort(key=lambda name: not _stays(name, market))
     elif pace is Pace.AHEAD:  # it can afford to wait for spot, where there is any
         asked = [name for name in asked if _waits_for(name, queue, market)]
-    wanted = total_size(workload)
-    closed = {n: why for n in asked if (why := _shut(n, market, wanted, taken))}
+    closed = {n: why for n in asked if (why := _shut(n, market, workload, taken))}
     open_now = [name for name in asked if name not in closed]
     if open_now == order:
         return ANY_FLAVOR
@@ -191,7 +191,7 @@ def _accepts(workload: Workload, flavor: str, market: Market) -> bool:
     return True
 
 
-def _shut(flavor: str, market: Market, wanted: int, taken: Taken) -> Closure | None:
+def _shut(flavor: str, market: Market, workload: Workload, taken: Taken) -> Closure | None:
     """Why no cluster can provide it; None if one can buy it, or has enough room left."""
     found: Closure | None = None
     for cluster in sorted(market.offers):
@@ -201,8 +201,9 @@ def _shut(flavor: str, market: Market, wanted: int, taken: Taken) -> Closure | N
         if closure is None:
             return None
         place = cluster, flavor
-        if closure.room - taken.get(place, 0) >= wanted:
-            taken[place] = taken.get(place, 0) + wanted
+        left = pack(workload, taken.get(place, closure.rests()))
+        if left is not None:
+            taken[place] = left
             return None
         if found is None or closure.until < found.until:
             found = closure
@@ -255,7 +256,9 @@ def hopeless(
             continue
         for flavor in sorted(reservation.flavors & closed.keys()):
             why = closed[flavor]
-            intent = Intent(IntentKind.REQUEUE, why.reason, why.message, not_before=now)
+            # At once the first time, since another flavor may take it; each later try waits longer.
+            wait = backoff_ms(workload.requeues - 1) if workload.requeues else 0
+            intent = Intent(IntentKind.REQUEUE, why.reason, why.message, not_before=now + wait)
             changes.append(lifecycle.reclaim(workload, intent))
             break
     return changes

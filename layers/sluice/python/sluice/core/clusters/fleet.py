@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.drivers import needed_service
-from sluice.core.clusters.capacity import total_size
+from sluice.core.clusters.capacity import pack
 from sluice.core.clusters.placement import (
     ClusterOffering,
     ClusterView,
@@ -142,9 +142,12 @@ def choose_cluster(
     buying = place(request, [_view(site, sites, taken, closed) for site in sites], now)
     if buying.cluster is not None or buying.reason is not Reason.INSUFFICIENT_INSTANCE:
         return buying
-    wanted = total_size(workload)
     full = {
-        cluster: {flavor: each for flavor, each in flavors.items() if each.room < wanted}
+        cluster: {
+            flavor: closure
+            for flavor, closure in flavors.items()
+            if pack(workload, closure.rests()) is None
+        }
         for cluster, flavors in closed.items()
     }
     return place(request, [_view(site, sites, taken, full) for site in sites], now)

@@ -57,6 +57,22 @@ def node_row(node: Document, now: int) -> Document | None:
     }
 
 
+def free_by_pool(rows: Iterable[Mapping[str, Any]], since: int) -> dict[str, list[int]]:
+    """NodePool → free millicores of each of its nodes that were ready when last seen.
+
+    Nodes that were not seen `since` (epoch ms) are gone.
+    """
+    free: dict[str, list[int]] = {}
+    for row in rows:
+        if row.get("ready") and int(row.get("seen_at", 0)) >= since:
+            given, taken = (
+                parse_quantity("cpu", str((row.get(name) or {}).get("cpu", "0")))
+                for name in ("allocatable", "requested")
+            )
+            free.setdefault(str(row.get("nodepool", "")), []).append(max(0, given - taken))
+    return free
+
+
 def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
     """Rows of the inventory by node name; names are given again, to later machines."""
     return {

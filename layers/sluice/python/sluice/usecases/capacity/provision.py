@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sluice.core.clusters.capacity import MANAGED, CapacityView, Pool, plan, read_pool, unscheduled
 from sluice.core.clusters.fallback import hopeless
+from sluice.core.clusters.inventory import free_by_pool
 from sluice.core.clusters.launches import lessons
 from sluice.core.clusters.quarantine import Ban
 from sluice.core.lifecycle import job_status
@@ -22,11 +23,13 @@ from sluice.ports import (
     Clusters,
     Commands,
     Document,
+    Nodes,
     Offerings,
     Pools,
     Workloads,
 )
 from sluice.usecases.configuration import cluster_spec, configured
+from sluice.usecases.fleet import GONE_MS
 
 NOT_FOUND = 404
 EVENTS_NAMESPACE = "default"  # where Kubernetes keeps the events of objects without a namespace
@@ -58,6 +61,7 @@ class Provision:
     offerings: Offerings
     pools: Pools
     commands: Commands
+    nodes: Nodes
     clock: Clock
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
 
@@ -125,7 +129,7 @@ class Provision:
             sorted(queues.cluster_queues),
         )
         pending = self.workloads.get_many([i for ids in proposed for i in ids])
-        spec = cluster_spec(snapshot, name)
+        spec, now = cluster_spec(snapshot, name), self.clock.now()
         return CapacityView(
             pools=pools,
             flavors=queues.flavors,
@@ -135,7 +139,8 @@ class Provision:
             waiting=[w for w in pending if w.state is State.PENDING and not w.held],
             bans=tuple(bans),
             waiting_pods=waiting_pods,
-            now=self.clock.now(),
+            now=now,
+            free=free_by_pool(self.nodes.of(name), now - GONE_MS),
             most_waiting_pods=spec.most_waiting_pods,
             managed=spec.manages_pools,
             offered=spec.flavors,
