@@ -14,7 +14,7 @@ import pytest
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
-from sluice.core.lifecycle.run import NO_MACHINE
+from sluice.core.lifecycle.run import NO_MACHINE, Run
 from sluice.errors import ClusterError
 from sluice.usecases.reading.explain import settled
 
@@ -297,6 +297,27 @@ def test_a_gang_that_is_not_ready_in_time_goes_back_to_its_queue() -> None:
     assert record.intent.kind is IntentKind.REQUEUE
     assert record.intent.reason == "CAPACITY:WaitingForNode"
     assert record.intent.not_before == plane.clock.now() + 60 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("outcome", "started_at", "late"),
+    [("migrate", 0, True), ("migrate", 5, False), ("requeue", 0, False)],
+    ids=["moved while it started", "moved while it ran", "came back from its queue"],
+)
+def test_a_move_during_the_start_does_not_begin_the_timeout_anew(
+    outcome: str, started_at: int, late: bool
+) -> None:
+    plane = Plane()
+    record = plane.dispatched()
+    before = record.dispatched_at - LATE
+    run = Run(generation=0, dispatched_at=before, started_at=started_at, outcome=outcome)
+    plane.workloads.rows["w1"] = replace(record, runs=(run,))
+    no_pod_ready(plane)
+    plane.clock.pass_ms(1)
+
+    plane.look()
+
+    assert (plane.record().state is State.RECLAIMING) is late
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def _not_started(
     why = stuck(pods, warnings)
     if why is not None and why.code is Reason.IMAGE_PULL:
         yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, why.code, str(why)))
-    elif now - workload.dispatched_at > pods_ready_ms:
+    elif now - starting_since(workload) > pods_ready_ms:
         yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, why))
     elif why is not None and not (why.passes and now - workload.dispatched_at <= PREPARED_MS):
         recorded = (
@@ -114,6 +114,20 @@ def _not_started(
         )
         if recorded != (why.code, why.word):
             yield lifecycle.hinder(workload, why.code, str(why))
+
+
+def starting_since(workload: Workload) -> int:
+    """When the present start began (epoch ms).
+
+    A migration of a workload that had not started, such as off a drained node, does not begin the
+    start anew.
+    """
+    since = workload.dispatched_at
+    for run in reversed(workload.runs):
+        if run.outcome != IntentKind.MIGRATE or run.started_at or not run.dispatched_at:
+            break
+        since = run.dispatched_at
+    return since
 
 
 def was_replaced_by_kubernetes(workload: Workload, pods: Sequence[Document]) -> bool:
