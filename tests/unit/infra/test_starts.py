@@ -26,6 +26,7 @@ def test_every_queue_feeds_its_function_and_takes_partial_answers(assembly: Asse
         "ActFromCommands",
         "ProvisionFromProvisions",
         "InterruptFromInterruptions",
+        "InterruptFromNotices",
         "CompleteFromCompletions",
         "AnswerFromAnswers",
         "RelayFromStream",
