@@ -36,8 +36,7 @@ def with_kinds(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def makers_of_jobs() -> str:
     """A CEL condition: a controller of another kind makes this Job of one of its objects."""
     return " || ".join(
-        f"(request.userInfo.username == '{kind.controller}'"
-        f" && object.metadata.ownerReferences.all(o, o.kind == '{kind.kind}'))"
+        f"({_installed(kind)} && object.metadata.ownerReferences.all(o, o.kind == '{kind.kind}'))"
         for kind in KINDS.values()
         if kind.children is not None
     )
@@ -51,6 +50,14 @@ def makers_of_pods() -> str:
         for kind in KINDS.values()
         if kind.children is None
     )
+
+
+def _installed(kind: JobKind) -> str:
+    """Helm names the controller's account by its release, as in `jobset-controller`."""
+    namespace, _, _ = kind.controller.rpartition(":")
+    user = "request.userInfo.username"
+    by_helm = f"{user}.startsWith('{namespace}:') && {user}.endsWith('-controller')"
+    return f"({user} == '{kind.controller}' || ({by_helm}))"
 
 
 def _users(kind: JobKind) -> str:

@@ -27,6 +27,7 @@ def products(prices: Prices, region: str, question: Mapping[str, Any]) -> dict[s
         "tenancy": "Shared",
         "preInstalledSw": "NA",
         "capacitystatus": "Used",
+        "marketoption": "OnDemand",
     }
     sold = prices.offer(kind) and asked.items() <= attributes.items()
     found = [json.dumps(_product(attributes, prices.on_demand(kind)))] if sold else []

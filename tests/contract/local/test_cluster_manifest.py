@@ -36,7 +36,10 @@ JOB: dict[str, Any] = {
         },
     },
 }
-JOBSET_CONTROLLER = "system:serviceaccount:jobset-system:jobset-controller-manager"
+JOBSET_CONTROLLERS = (
+    "system:serviceaccount:jobset-system:jobset-controller-manager",  # by its manifests
+    "system:serviceaccount:jobset-system:jobset-controller",  # by Helm, release `jobset`
+)
 OF_A_JOBSET = [
     {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "a", "uid": "u"}
 ]
@@ -243,15 +246,20 @@ def test_what_vetting_refuses_the_api_server_refuses_too(
     assert answer in create(api, changed(edit))
 
 
-def test_children_of_a_jobset_are_let_through_and_vetted(api: client.ApiClient) -> None:
+@pytest.mark.parametrize("controller", JOBSET_CONTROLLERS)
+def test_children_of_a_jobset_are_let_through_and_vetted(
+    api: client.ApiClient, controller: str
+) -> None:
     def placed(job: dict[str, Any]) -> None:
         as_child(job)
         of_pod(nodeName="n")(job)
 
     group = "system:masters"
-    assert create(api, changed(as_child), group=group, user=JOBSET_CONTROLLER) == ""
-    assert "nodeName" in create(api, changed(placed), group=group, user=JOBSET_CONTROLLER)
+    assert create(api, changed(as_child), group=group, user=controller) == ""
+    assert "nodeName" in create(api, changed(placed), group=group, user=controller)
     assert "Sluice alone" in create(api, changed(as_child), group=group)
+    elsewhere = controller.replace("jobset-system", NAMESPACE)
+    assert "Sluice alone" in create(api, changed(as_child), group=group, user=elsewhere)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from sluice.core.jobs.job import JOB
 from sluice.core.jobs.table import KINDS
 
 from infra.cluster_manifest import cluster_manifest
+from infra.job_kinds import makers_of_jobs
 
 
 def rules_of(manifest: list[dict[str, Any]], role: str) -> list[dict[str, Any]]:
@@ -53,3 +54,11 @@ def test_only_controllers_of_the_table_make_jobs_and_pods() -> None:
     for kind in KINDS.values():
         assert kind.controller in text
     assert f"o.kind == '{JOB.kind}'" in text
+
+
+def test_a_jobset_controller_is_known_by_its_manifests_and_by_helm() -> None:
+    condition = makers_of_jobs()
+
+    assert "== 'system:serviceaccount:jobset-system:jobset-controller-manager'" in condition
+    assert ".startsWith('system:serviceaccount:jobset-system:')" in condition
+    assert ".endsWith('-controller')" in condition

@@ -150,3 +150,11 @@ def test_a_drill_takes_one_tagged_spot_instance_two_minutes_after_its_notice(
     assert action["ActionId"] == "aws:ec2:send-spot-instance-interruptions"
     assert action["Parameters"] == {"durationBeforeInterruption": "PT2M"}
     assert action["Targets"] == {"SpotInstances": name}
+
+
+def test_the_agent_runs_only_where_its_image_does() -> None:
+    affinity = one("DaemonSet")["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+    built_for = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+    assert built_for in term["matchExpressions"]

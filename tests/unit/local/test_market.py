@@ -1,6 +1,8 @@
 """What the embedded market sells, at what price, and what it says when it has none."""
 
+import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sluice.adapters.ec2_prices import EC2Prices
@@ -150,6 +152,40 @@ def test_the_price_list_tells_what_the_market_sells_at() -> None:
 def test_the_price_list_knows_no_price_of_what_is_not_sold_or_elsewhere() -> None:
     assert hourly("p4d.24xlarge") is None
     assert hourly("c5.xlarge", region="us-east-1") is None
+
+
+def a_product(option: str, dollars: str) -> str:
+    """A product as the price list of AWS describes it, shortened to what names it and its price."""
+    dimension = {"unit": "Hrs", "pricePerUnit": {"USD": dollars}}
+    return json.dumps(
+        {
+            "product": {"attributes": {"instanceType": "p5.48xlarge", "marketoption": option}},
+            "terms": {"OnDemand": {"t": {"priceDimensions": {"d": dimension}}}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("listed", "price"),
+    [
+        ([("CapacityBlock", "0.0000000000"), ("OnDemand", "98.3200000000")], 98.32),
+        ([("CapacityBlock", "0.0000000000")], None),
+    ],
+    ids=["beside a Capacity Block", "as a Capacity Block only"],
+)
+def test_no_machine_is_free(listed: list[tuple[str, str]], price: float | None) -> None:
+    questions: list[Any] = []
+
+    def get_products(**question: Any) -> dict[str, Any]:
+        questions.append(question)
+        return {"PriceList": [a_product(*product) for product in listed]}
+
+    prices = EC2Prices(None, SimpleNamespace(get_products=get_products), "us-east-1", FakeClock())
+
+    assert prices.hourly("p5.48xlarge", "us-east-1a", "on-demand") == price
+    (question,) = questions
+    option = {"Type": "TERM_MATCH", "Field": "marketoption", "Value": "OnDemand"}
+    assert option in question["Filters"]
 
 
 def test_the_price_list_says_which_questions_it_understands() -> None:

@@ -65,6 +65,8 @@ class EC2Prices:
             "tenancy": "Shared",
             "preInstalledSw": "NA",
             "capacitystatus": "Used",
+            # The other options are Capacity Blocks, whose products read $0 here.
+            "marketoption": "OnDemand",
         }
         answer = self.pricing.get_products(
             ServiceCode="AmazonEC2",
@@ -72,10 +74,12 @@ class EC2Prices:
                 {"Type": "TERM_MATCH", "Field": name, "Value": value}
                 for name, value in wanted.items()
             ],
-            MaxResults=1,
+            MaxResults=100,
         )
         for product in answer["PriceList"]:
             for term in json.loads(product)["terms"]["OnDemand"].values():
                 for dimension in term["priceDimensions"].values():
-                    return float(dimension["pricePerUnit"]["USD"])
+                    price = float(dimension["pricePerUnit"].get("USD", 0))
+                    if price > 0:  # nothing that one can buy is free
+                        return price
         return None
