@@ -27,6 +27,15 @@ def handlers(runtime: Runtime) -> lambda_.Code:
     return _code(source, _CopiedPackage(source, into="functions", home="/var/task"), runtime)
 
 
+# The services of `sluice.bootstrap`; a test compares.
+SERVICES = frozenset(
+    {
+        *("dynamodb", "ec2", "ecr", "eks", "events", "lambda", "pricing", "s3"),
+        *("secretsmanager", "sqs", "stepfunctions", "sts"),
+    }
+)
+
+
 def sluice_layer(runtime: Runtime) -> lambda_.Code:
     """Pack our own library: `sluice` below `python/`."""
     source = Path(sluice.__file__).parent
@@ -104,8 +113,17 @@ class _InstalledLock:
             ],
             check=True,
         )
+        keep_services(Path(output_dir, "python"))
         _compile(Path(output_dir), home="/opt")
         return True
+
+
+def keep_services(packages: Path) -> None:
+    """Remove what botocore and boto3 know of services that no function calls: most of their size."""
+    for package in ("botocore", "boto3"):
+        for service in Path(packages, package, "data").glob("*/"):
+            if service.name not in SERVICES:
+                shutil.rmtree(service)
 
 
 def require_matching_interpreter(runtime: Runtime) -> None:

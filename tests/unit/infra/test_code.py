@@ -1,3 +1,4 @@
+import ast
 import importlib.util
 import marshal
 import struct
@@ -7,8 +8,9 @@ from types import CodeType
 
 import pytest
 
-from infra.code import _CopiedPackage
+from infra.code import SERVICES, _CopiedPackage, keep_services
 
+CLONE = Path(__file__).parents[3]
 UNCHECKED_HASH = 0b01
 
 
@@ -55,3 +57,36 @@ def test_the_same_source_gives_the_same_bytes(tmp_path: Path) -> None:
         found.append(next((output / "python" / "__pycache__").iterdir()).read_bytes())
 
     assert found[0] == found[1]
+
+
+def pins(lock: str) -> dict[str, str]:
+    lines = (CLONE / lock).read_text().splitlines()
+    pairs = [line.split(" ")[0].split("==") for line in lines if "==" in line and line[0] != " "]
+    return dict(pairs)
+
+
+def test_functions_run_on_the_libraries_that_the_tests_run_on() -> None:
+    layer, tested = pins("requirements/layer.txt"), pins("requirements.txt")
+
+    assert {"boto3", "botocore", "urllib3", "aws-lambda-powertools"} <= layer.keys()
+    assert {name: tested[name] for name in layer} == layer
+
+
+def test_the_layer_keeps_the_services_that_are_called_and_no_other(tmp_path: Path) -> None:
+    bootstrap = ast.parse((CLONE / "layers/sluice/python/sluice/bootstrap.py").read_text())
+    called = {
+        node.args[0].value
+        for node in ast.walk(bootstrap)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"client", "boto3.client"}
+        and isinstance(node.args[0], ast.Constant)
+    }
+    data = tmp_path / "botocore" / "data"
+    for service in (*SERVICES, "quantumledger"):
+        (data / service).mkdir(parents=True)
+    (data / "endpoints.json").write_text("{}")
+
+    keep_services(tmp_path)
+
+    assert called == SERVICES
+    assert {each.name for each in data.iterdir()} == {*SERVICES, "endpoints.json"}
