@@ -119,7 +119,7 @@ class _InstalledLock:
 
 
 def keep_services(packages: Path) -> None:
-    """Remove what botocore and boto3 know of services that no function calls: most of their size."""
+    """Remove the descriptions of services that no function calls: most of what botocore takes."""
     for package in ("botocore", "boto3"):
         for service in Path(packages, package, "data").glob("*/"):
             if service.name not in SERVICES:

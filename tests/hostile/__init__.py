@@ -1,0 +1,1 @@
+"""The real adapters on an AWS that has a bad day."""
