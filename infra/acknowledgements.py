@@ -131,6 +131,19 @@ def acknowledged(configuration: Configuration) -> list[Acknowledged]:
             )
             for bucket in configuration.submissions.manifest_buckets
         ),
+        *(
+            [
+                Acknowledged(
+                    rule="IAM5",
+                    path="Control/*/UseNetwork",
+                    finding="Resource::*",
+                    reason="Lambda makes network interfaces with the role of the function, and AWS "
+                    "documents these actions without a resource; the code itself is denied them.",
+                )
+            ]
+            if configuration.network
+            else []
+        ),
     ]
 
 

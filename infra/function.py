@@ -1,19 +1,28 @@
 """One Lambda with a role and a log group of its own."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
-from sluice.configuration import Configuration
+from sluice.configuration import Configuration, NetworkSettings
 from sluice.environment import LOG_LEVEL, METRICS_NAMESPACE, SERVICE_NAME
 from sluice.metrics import NAMESPACE
 
 from infra.functions import FunctionShape
 
 _ARCHITECTURES = {"arm64": lambda_.Architecture.ARM_64, "x86_64": lambda_.Architecture.X86_64}
+_INTERFACE_ACTIONS = [
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+]
 _RETENTION_NAMES = {1: "ONE_DAY", 3: "THREE_DAYS", 5: "FIVE_DAYS", 7: "ONE_WEEK", 14: "TWO_WEEKS"}
 _RETENTION_NAMES |= {30: "ONE_MONTH", 60: "TWO_MONTHS", 90: "THREE_MONTHS", 180: "SIX_MONTHS"}
 _RETENTION_NAMES |= {365: "ONE_YEAR"}
@@ -104,6 +113,44 @@ class SluiceFunction(Construct):
                 SERVICE_NAME: shape.name,
                 **environment,
             },
+        )
+
+        if configuration.network:
+            self._run_in(configuration.network)
+
+    def _run_in(self, network: NetworkSettings) -> None:
+        """Lambda makes network interfaces in the subnets with the function's role."""
+        interfaces = iam.Policy(
+            self,
+            "UseNetwork",
+            roles=[self.role],
+            statements=[
+                iam.PolicyStatement(
+                    actions=_INTERFACE_ACTIONS,
+                    resources=["*"],
+                ),
+                # The function's own code needs none of these rights, so it does not get them.
+                iam.PolicyStatement(
+                    effect=iam.Effect.DENY,
+                    actions=_INTERFACE_ACTIONS,
+                    resources=["*"],
+                    conditions={"ArnLike": {"lambda:SourceFunctionArn": self._any_function()}},
+                ),
+            ],
+        )
+        function = cast("lambda_.CfnFunction", self.function.node.default_child)
+        function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+            subnet_ids=list(network.subnets), security_group_ids=list(network.security_groups)
+        )
+        # Lambda checks the role's rights when the function is created.
+        function.node.add_dependency(interfaces)
+
+    def _any_function(self) -> str:
+        return cdk.Stack.of(self).format_arn(
+            service="lambda",
+            resource="function",
+            resource_name="*",
+            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
 
     def allow(self, service: str, actions: Sequence[str], *arns: str) -> None:

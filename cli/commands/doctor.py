@@ -30,6 +30,10 @@ COLUMNS = (
 )
 
 
+# Ten functions, five pollers for each of the queues, and a cluster's observer.
+ENOUGH_CONCURRENCY = 100
+
+
 @dataclass(frozen=True)
 class Finding:
     """One line: what was checked, ok, warn or fail, what was seen, and what to do."""
@@ -53,7 +57,7 @@ def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     Exit code 1 if anything failed.
     """
     findings: list[Json] = []
-    for check in (_settings, _credentials, _invocation, _queues, _api):
+    for check in (_settings, _credentials, _invocation, _concurrency, _queues, _api):
         try:
             findings += [asdict(finding) for finding in check(app)]
         except SluiceClientError as error:
@@ -102,6 +106,24 @@ def _invocation(app: App) -> Iterator[Finding]:
         " that is administrator",
         "attach the published policy (output PoliciesSubmitter) instead of lambda:InvokeFunction",
     )
+
+
+def _concurrency(app: App) -> Iterator[Finding]:
+    """Whether the account lets enough functions run at once: new accounts begin with 10."""
+    from botocore.exceptions import ClientError  # noqa: PLC0415 - a verb pays only for what it uses
+
+    try:
+        limits = app.aws.client("lambda").get_account_settings()["AccountLimit"]
+        free = int(limits["UnreservedConcurrentExecutions"])
+    except (ClientError, SluiceClientError, KeyError):
+        yield Finding("concurrency", WARN, "you may not read it", "allow lambda:GetAccountSettings")
+        return
+    message = f"{free} functions may run at once"
+    if free < ENOUGH_CONCURRENCY:
+        advice = "ask AWS to raise the quota: warnings of spot instances wait for a free place"
+        yield Finding("concurrency", WARN, message, advice)
+    else:
+        yield Finding("concurrency", OK, message)
 
 
 def _queues(app: App) -> Iterator[Finding]:

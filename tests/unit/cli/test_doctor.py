@@ -35,3 +35,35 @@ def test_s1_doctor_warns_whoever_may_invoke_the_api_past_its_address(
     (found,) = doctor._invocation(app)
 
     assert (found.check, found.result) == ("direct invoke", result)
+
+
+class Account:
+    """AWS Lambda's account settings; None: who asks may not read them."""
+
+    def __init__(self, concurrency: int | None) -> None:
+        self.concurrency = concurrency
+
+    def get_account_settings(self) -> dict[str, Any]:
+        if self.concurrency is None:
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetAccountSettings")
+        return {"AccountLimit": {"UnreservedConcurrentExecutions": self.concurrency}}
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "result", "message"),
+    [
+        (10, "warn", "10 functions may run at once"),
+        (1_000, "ok", "1000 functions may run at once"),
+        (None, "warn", "you may not read it"),
+    ],
+)
+def test_a11_doctor_warns_of_an_account_that_runs_few_functions_at_once(
+    concurrency: int | None, result: str, message: str
+) -> None:
+    aws = SimpleNamespace(client=lambda name: Account(concurrency))
+    app: Any = SimpleNamespace(aws=aws)
+
+    (found,) = doctor._concurrency(app)
+
+    assert (found.check, found.result, found.message) == ("concurrency", result, message)
+    assert bool(found.advice) == (result == "warn")

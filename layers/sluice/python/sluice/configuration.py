@@ -77,6 +77,14 @@ class Events:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The subnets and security groups of a VPC, by id, in which the functions run."""
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgentSettings:
     """The node agent, by the digest of its image."""
 
@@ -112,6 +120,7 @@ class Configuration:
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
     submissions: Submissions = field(default_factory=Submissions)
     events: Events = field(default_factory=Events)
+    network: NetworkSettings | None = None
     clusters: tuple[ClusterSettings, ...] = ()
     drills: bool = False
 
@@ -157,6 +166,9 @@ def parse(document: Any, *, source: str = FILE_NAME) -> Configuration:
         observability=ObservabilitySettings(**_fields(document.get("observability", {}))),
         submissions=Submissions(**_fields(document.get("submissions", {}))),
         events=Events(**_fields(document.get("events", {}))),
+        network=(
+            NetworkSettings(**_fields(document["network"])) if "network" in document else None
+        ),
         clusters=tuple(_cluster(each) for each in document.get("clusters", [])),
     )
 
