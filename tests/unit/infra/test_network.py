@@ -54,3 +54,9 @@ def test_without_the_setting_functions_stay_outside(assembly: Assembly) -> None:
 def test_a_network_has_subnets_and_groups(network: dict[str, list[str]]) -> None:
     with pytest.raises(ConfigurationError, match="network"):
         parse({"network": network})
+
+
+def test_cdk_nag_finds_nothing_that_is_not_explained(inside: Assembly) -> None:
+    (report,) = [r for r in inside.report()["pluginReports"] if r["pluginName"] == "AwsSolutions"]
+
+    assert report["violations"] == []
