@@ -222,8 +222,12 @@ class Stack:
         return self.objects(f"/api/v1/namespaces/{NAMESPACE}/pods", labelSelector=selector)
 
     def machine_of(self, workload: str) -> tuple[str, str]:
-        """Node and instance on which a workload runs."""
-        (pod,) = self.pods(workload)
+        """Node and instance on which a workload runs.
+
+        The pod of the generation before may still be there, once its processes are proven dead.
+        """
+        pods = self.pods(workload)
+        (pod,) = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         node = pod["spec"]["nodeName"]
         found = self.kubernetes.call("GET", f"/api/v1/nodes/{node}")
         return node, found["spec"]["providerID"].rpartition("/")[2]
