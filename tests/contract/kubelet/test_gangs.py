@@ -18,6 +18,7 @@ from sluice.core.migrations.migration import PodCheckpoint
 from sluice.core.migrations.pod_annotations import ORDER, result_of_order
 from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers
 from sluice.usecases.migrations.stop_run import all_pods_of, find, stop
+from sluice.usecases.running.start_gangs import start_gang
 
 from local import control_plane
 from local.node.api import ApiError, KubernetesApi
@@ -35,6 +36,7 @@ pytestmark = [pytest.mark.kubelet, pytest.mark.stack, pytest.mark.slow]
 GANG = "gangofkubelets"
 MEMBERS = ("0", "1")
 ENOUGH = 5
+HELD_SECONDS = 3  # a kubelet starts such a container in less
 BEATS = 10  # of the counters, one each tenth of a second
 MANIFEST = {
     "apiVersion": "batch/v1",
@@ -107,6 +109,11 @@ class Gang:
             body = {"metadata": {"name": name}, "target": target}
             self.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/binding", body)
 
+    def containers_start(self) -> None:
+        """As `act` lets them, once every pod has a machine."""
+        until(lambda: all(map(bound, self.pods().values())), "every pod is bound")
+        start_gang(self.kubernetes, self.record)
+
     def counted(self) -> dict[str, list[tuple[int, str]]]:
         """Index → number and secret of every line, without what stands there twice."""
         found = {}
@@ -157,6 +164,10 @@ class Gang:
         return failures
 
 
+def bound(pod: dict[str, Any]) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
 @pytest.fixture
 def kubernetes(control: tuple[Layout, Machines]) -> KubernetesCluster:
     layout, _ = control
@@ -176,6 +187,9 @@ def test_a_gang_is_held_from_its_dump_on_and_goes_on_as_one(
     gang = Gang(api, kubernetes)
     gang.starts()
     gang.is_scheduled({"0": here, "1": there})
+    time.sleep(HELD_SECONDS)
+    assert not any(gang.counted().values()), "a container started before its gang"
+    gang.containers_start()
     until(gang.counts(dict.fromkeys(MEMBERS, ENOUGH)), "both count")
 
     saved = gang.is_saved("move-0")
@@ -192,6 +206,7 @@ def test_a_gang_is_held_from_its_dump_on_and_goes_on_as_one(
     assert all(gangs.waits_for_part(pod) for pod in gang.pods().values())
     RestoreGangMembers(gang.workloads, gang.migrations)(kubernetes, gang.record)
     gang.is_scheduled({"0": there, "1": here})
+    gang.containers_start()
     last = {index: len(lines) for index, lines in held.items()}
     found = until(gang.counts({i: n + ENOUGH for i, n in last.items()}), "both count on")
     for index, lines in found.items():
