@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -11,8 +12,12 @@ FOLLOW_SECONDS = 0.2
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Follows no symbolic link: the container could have put one there."""
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+    """Follows no symbolic link and waits for no pipe: the container could have put one there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is no file any more")
+    return os.fdopen(descriptor, "rb")
 
 
 def tail_offset(path: Path, lines: int) -> int:

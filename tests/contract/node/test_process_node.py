@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import ssl
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -310,6 +311,12 @@ def test_a_read_only_volume_uploads_nothing(
         assert written.endswith("there")
 
 
+def on_the_way(folder: str) -> list[str]:
+    """What a pod sees there of the machine: the path to its interpreter, if it leads through."""
+    ways = {Path(sys.prefix), Path(sys.base_prefix)}
+    return sorted({way.parts[2] for way in ways if way.is_relative_to(folder)})
+
+
 @isolated
 def test_a_pod_writes_to_a_root_of_its_own_and_not_to_the_machine(cluster: Cluster) -> None:
     script = (
@@ -319,8 +326,9 @@ def test_a_pod_writes_to_a_root_of_its_own_and_not_to_the_machine(cluster: Clust
     name = cluster.run("sh", "-c", script)
 
     output = cluster.output(name)
-    assert output.startswith(f"2 {name}\n/home:\n\n/root:\n")
-    assert output.endswith("/etc/mine\n/usr/mine\n\n/tmp:\nmine\n")
+    home, tmp = on_the_way("/home"), sorted([*on_the_way("/tmp"), "mine"])
+    assert output.startswith("\n".join([f"2 {name}", "/home:", *home, "", "/root:", ""]))
+    assert output.endswith("\n".join(["/etc/mine", "/usr/mine", "", "/tmp:", *tmp, ""]))
     for path in ("/tmp/mine", "/usr/mine", "/etc/mine", "/dev/shm/mine"):
         assert not Path(path).exists()
 
@@ -337,7 +345,7 @@ def test_pods_do_not_see_each_other(cluster: Cluster, program: NodeProgram) -> N
 
     numbers = cluster.output(second)
     assert "first" not in numbers
-    assert numbers.splitlines()[0] == "0"
+    assert numbers.splitlines()[len(on_the_way("/tmp"))] == "0"
     assert "No such file" in numbers
 
 

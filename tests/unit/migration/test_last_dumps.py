@@ -209,14 +209,14 @@ def test_a_notice_that_leaves_time_for_one_dump_holds_the_source_from_it_on(town
 def test_who_moves_by_a_wish_waits_for_no_machine_and_is_dumped_once(town: Town) -> None:
     town.runs("w", "kubelet")
     town.hear(request_event(MIGRATION_REQUESTED, town.clock.now(), {"workload": "w", "by": "ann"}))
-    assert annotations_of(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0-1800000000000"
 
     town.save()
     town.obey("w")
 
-    row = town.row("w")
-    assert (row.state, row.generation, row.restore_from) == (State.DISPATCHED, 1, LAST)
-    assert [each.uri for each in town.migrations.checkpoints("w")] == [LAST]
+    row, saved = town.row("w"), LAST.replace("move-0", "move-0-1800000000000")
+    assert (row.state, row.generation, row.restore_from) == (State.DISPATCHED, 1, saved)
+    assert [each.uri for each in town.migrations.checkpoints("w")] == [saved]
 
 
 def test_of_the_same_instant_the_decision_comes_after_what_it_rests_on() -> None:

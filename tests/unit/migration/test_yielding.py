@@ -354,7 +354,7 @@ def test_who_moves_is_not_told_to_make_room_and_is_dumped_once(town: Town) -> No
     late = Intent(IntentKind.PREEMPT, "TEST:Yields")
     assert town.workloads.apply([reclaim(before, late)]) == [False]
 
-    assert annotations_of(pod_of(town))[ORDER] == "move-0"
+    assert annotations_of(pod_of(town))[ORDER] == "move-0-1800000000000"
     assert "w#0#yield" not in town.migrations.rows
 
 

@@ -47,7 +47,9 @@ def order_of(move: Migration) -> str:
     if move.kind == NoticeKind.EVICTION:
         return f"{EVICT}{move.generation}"
     if move.last_at:
-        return f"{MIGRATE}{move.generation}"
+        # A migration on request may be called off and asked for again in the same generation.
+        again = f"-{move.received_at}" if move.kind == NoticeKind.REQUEST else ""
+        return f"{MIGRATE}{move.generation}{again}"
     return move.first_order or f"{FIRST}{move.generation}"
 
 

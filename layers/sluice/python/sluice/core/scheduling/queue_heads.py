@@ -155,7 +155,7 @@ class QueueHeads:
             worth_nominating, protected_until_ms = self._nominator.is_worth_nominating(
                 queue, roused.shape, roused.priority
             )
-            if worth_nominating:
+            if queue.strict or worth_nominating:  # nobody overtakes the head of a strict queue
                 queue.backlog.wake(roused)
                 if not queue.by_usage:
                     return roused

@@ -51,8 +51,10 @@ def stop(
     for pod in pods:
         if 0 < job_status.ended_when_deleted(pod) <= now - LEFT_BEHIND_MS:
             pod_writer.delete(cluster, pod, grace_seconds=0)
-    if metadata.get("deletionTimestamp") and left and all(map(is_proven_ended, left)):
-        return lifecycle.gone(workload)  # its controller makes no pods for a Job that is deleted
+    # A deleted Job gets no more pods; the Jobs of a deleted JobSet are themselves deleted later.
+    replaced = workload.kind != "Job" or not metadata.get("deletionTimestamp")
+    if left and not replaced and all(map(is_proven_ended, left)):
+        return lifecycle.gone(workload)
     if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)
     end_bare(cluster, left)
