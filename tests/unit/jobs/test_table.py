@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, cast
+
 import pytest
 from sluice.adapters.kubernetes_cluster import KINDS as PATHS
 from sluice.core.intake.pod_fields import FIELDS, HINTS
 from sluice.core.intake.vetting import RULES
+from sluice.core.jobs.jobset import JOBSET
 from sluice.core.jobs.kind import JobKind, nested, set_at, value_at
 from sluice.core.jobs.table import KINDS, kind_of, list_pod_sets
 from sluice.core.lifecycle import job_status
@@ -71,3 +75,35 @@ def test_pod_sets_have_the_paths_of_their_templates() -> None:
     assert (found.name, found.count, found.replicas) == ("a", 6, 2)
     assert found.path == "spec.job.spec.replicatedJobs[0].template.spec"
     assert found.template_path == f"{found.path}.template"
+
+
+@pytest.mark.parametrize(
+    ("pods", "ready"),
+    [
+        ([("head", "ready"), ("workers", "ready"), ("workers", "done")], True),
+        ([("head", "ready"), ("workers", "ready"), ("workers", "running")], False),
+        ([("head", "ready"), ("workers", "ready")], False),
+        ([("workers", "ready"), ("workers", "ready"), ("workers", "ready")], False),
+    ],
+)
+def test_a_kind_whose_status_names_no_ready_pods_is_ready_when_each_pod_set_is(
+    pods: list[tuple[str, str]], ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = replace(JOBSET, kind="Silent", all_ready=None)
+    monkeypatch.setitem(cast("dict[str, Any]", KINDS), "Silent", silent)
+    pod = {"template": {"spec": {"containers": []}}}
+    entries = [
+        {"name": "head", "template": {"spec": pod}},
+        {"name": "workers", "replicas": 2, "template": {"spec": pod}},
+    ]
+    job = {"kind": "Silent", "metadata": {}, "spec": {"replicatedJobs": entries}}
+
+    assert job_status.all_ready(job, [_pod(name, state) for name, state in pods]) is ready
+
+
+def _pod(pod_set: str, state: str) -> dict[str, Any]:
+    status: dict[str, Any] = {"phase": "Succeeded" if state == "done" else "Running"}
+    if state == "ready":
+        at = "2026-11-21T08:00:00Z"
+        status["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": at}]
+    return {"metadata": {"labels": {job_status.POD_SET_LABEL: pod_set}}, "status": status}

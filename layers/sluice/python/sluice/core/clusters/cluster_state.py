@@ -65,7 +65,7 @@ class ClusterState:
             return "gone"
         if job_status.outcome(job) is not None:
             return "ended"
-        if job_status.all_ready(job):
+        if job_status.all_ready(job, self.pods_of(*key)):
             return "ready"
         return str(stuck(self.pods_of(*key), self.warnings) or "")
 

@@ -38,7 +38,7 @@ PATIENCE_MS: Final = 30_000
 """How long a dispatched workload waits for a node before a flavor that is sold out is given up."""
 STEADY: Final = frozenset({ON_DEMAND, RESERVED})
 INTERRUPTIONS: Final = frozenset({"spot", "stopping", "terminated"})
-"""Notices (core.interruption.Kind) that mean that EC2 took the machine."""
+"""Notices (core.migrations.interruption.NoticeKind) that mean that EC2 took the machine."""
 # What another flavor may cure; a throttled EC2 is asked again within a minute anyway.
 _GIVEN_UP: Final = frozenset(
     {

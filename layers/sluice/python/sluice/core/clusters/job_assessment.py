@@ -80,7 +80,7 @@ def _ongoing(
     if (over_budget := overspent(workload, now)) is not None:
         yield lifecycle.reclaim(workload, over_budget)
     elif not workload.started_at:
-        if job_status.all_ready(job):
+        if job_status.all_ready(job, pods):
             seen_at = _to_the_second(job_status.ready_at(pods), now)
             yield lifecycle.start(workload, max(seen_at, workload.dispatched_at))
         else:

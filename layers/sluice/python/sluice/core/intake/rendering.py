@@ -33,7 +33,6 @@ GENERATION: Final = "sluice.dev/generation"
 QUEUE: Final = "sluice.dev/queue"
 MANAGED: Final = "sluice.dev/managed"
 RESTORE_FROM: Final = known_marks.RESTORE_FROM
-POD_SET: Final = "sluice.dev/pod-set"
 _TTL_SECONDS: Final = 3600
 _DEFAULT_GRACE_SECONDS: Final = 30
 _IGNORE_DISRUPTION: Final = {
@@ -158,7 +157,7 @@ def _pod_set(pod_set: PodSetSpec, run: Generation, gang: int) -> None:
     pod = template["spec"]
     if pod_set.job is not None:
         _job(pod_set.job, pod_set.count, placement, run)
-    labels = _labels(run) | {POD_SET: pod_set.name}
+    labels = _labels(run) | {job_status.POD_SET_LABEL: pod_set.name}
     template["metadata"] = _template_metadata(template.get("metadata") or {}, labels)
     annotations = template["metadata"].setdefault("annotations", {})
     annotations["karpenter.sh/do-not-disrupt"] = "true"

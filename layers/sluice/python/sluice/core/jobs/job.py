@@ -42,6 +42,7 @@ JOB: Final = JobKind(
     all_ready=_all_ready,
     built_in=True,
     partial_admission=True,
+    makes_no_pods_once_deleted=True,
     adopts_pods=True,
     fields={
         "Job": {

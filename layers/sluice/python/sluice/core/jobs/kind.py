@@ -85,6 +85,11 @@ class JobKind:
     """Whether fewer pods than asked for may be started (Kueue's minimum parallelism)."""
     starts_in_order: Callable[[Document], bool] = lambda _manifest: False
     """Whether some pods are made only once others run, so that they cannot start together."""
+    makes_no_pods_once_deleted: bool = False
+    """Whether its controller makes no pod any more once the object has a deletionTimestamp.
+
+    Not of a kind with `children`: its Jobs are deleted later than it is.
+    """
     adopts_pods: bool = False
     """Whether its controller adopts a single pod that was restored beside it."""
     completion_mode: str = "NonIndexed"

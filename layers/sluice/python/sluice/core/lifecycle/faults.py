@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sluice.core.values.reasons import Reason
 
 RECENT_MS = 900_000  # longer than any queue waits before it tries again
-SILENT_MS = 150_000  # `observe` asks every cluster once a minute: one that is silent is noted again
+UNREACHABLE_MS = 150_000  # `observe` tries every minute, and notes a cluster that is unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,5 +24,5 @@ class Fault:
     at: int
 
     def recent(self, now: int) -> bool:
-        again = SILENT_MS if self.code == Reason.CLUSTER_UNREACHABLE else RECENT_MS
+        again = UNREACHABLE_MS if self.code == Reason.CLUSTER_UNREACHABLE else RECENT_MS
         return now - self.at < again

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from sluice.core.jobs.kind import value_at
-from sluice.core.jobs.table import MAKERS_OF_JOBS, kind_of
+from sluice.core.jobs.table import MAKERS_OF_JOBS, kind_of, list_pod_sets
 
 WORKLOAD_LABEL = "sluice.dev/workload"
 GENERATION_LABEL = "sluice.dev/generation"
+POD_SET_LABEL = "sluice.dev/pod-set"
 STAND_IN = "sluice.dev/restore"
 """Finalizer of a pod in whose place another one is restored, by somebody else and at any time."""
 
@@ -104,25 +106,37 @@ def ended_by_deletion(job: Document) -> bool:
 
 def ready_at(pods: Iterable[Document]) -> int:
     """Since when the last of its pods is ready (epoch ms); 0 if they do not all say it."""
-    since = [
-        next(
-            (
-                condition.get("lastTransitionTime", "")
-                for condition in (pod.get("status") or {}).get("conditions") or ()
-                if condition["type"] == "Ready" and condition["status"] == "True"
-            ),
-            "",
-        )
-        for pod in pods
-        if running_pod(pod)
-    ]
+    since = [_ready_since(pod) for pod in pods if running_pod(pod)]
     return max(_epoch_ms(at) for at in since) if since and all(since) else 0
 
 
-def all_ready(job: Document) -> bool:
-    """Whether every pod that should run is ready or already done."""
+def _ready_since(pod: Document) -> str:
+    """The time of its condition Ready, as Kubernetes writes it; empty if it is not ready."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            return str(condition.get("lastTransitionTime", ""))
+    return ""
+
+
+def all_ready(job: Document, pods: Iterable[Document]) -> bool:
+    """Whether every pod that should run is ready or already done.
+
+    Of kinds whose status does not say it, the pods of each pod set are counted.
+    """
     kind = kind_of(job)
-    return kind.all_ready is not None and kind.all_ready(job)
+    if kind.all_ready is not None:
+        return kind.all_ready(job)
+    ready = Counter(_pod_set(pod) for pod in pods if is_ready(pod))
+    return all(ready[pod_set.name] >= pod_set.count for pod_set in list_pod_sets(job))
+
+
+def is_ready(pod: Document) -> bool:
+    """Whether a pod is ready, or has done its work."""
+    return bool(_ready_since(pod)) or (pod.get("status") or {}).get("phase") == "Succeeded"
+
+
+def _pod_set(pod: Document) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(POD_SET_LABEL, ""))
 
 
 def suspended(job: Document) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.clusters.fallback import INTERRUPTIONS, STEADY
 from sluice.core.clusters.quarantine import Cause, Offering, avoiding, banned
-from sluice.core.intake.rendering import POD_SET
 from sluice.core.intake.replacement import placeholder
+from sluice.core.lifecycle.job_status import POD_SET_LABEL
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations.at_risk import AtRisk
 from sluice.core.migrations.interruption import LOSSES, Notice, NoticeKind
@@ -116,7 +116,7 @@ class RetireMachine:
                     continue
             terms = avoiding(bans, now, STEADY if places else ())
             for pod in each.pods:
-                place = places[pod["metadata"]["labels"][POD_SET]] if places else None
+                place = places[pod["metadata"]["labels"][POD_SET_LABEL]] if places else None
                 made = placeholder(pod, workload.id, workload.generation + 1, terms, place, needed)
                 wanted.append(made)
         list(self.pool.map(cluster.create, wanted))

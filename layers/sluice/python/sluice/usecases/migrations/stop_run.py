@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Change, Workload
@@ -51,9 +52,8 @@ def stop(
     for pod in pods:
         if 0 < job_status.ended_when_deleted(pod) <= now - LEFT_BEHIND_MS:
             pod_writer.delete(cluster, pod, grace_seconds=0)
-    # A deleted Job gets no more pods; the Jobs of a deleted JobSet are themselves deleted later.
-    replaced = workload.kind != "Job" or not metadata.get("deletionTimestamp")
-    if left and not replaced and all(map(is_proven_ended, left)):
+    final = KINDS[workload.kind].makes_no_pods_once_deleted and metadata.get("deletionTimestamp")
+    if left and final and all(map(is_proven_ended, left)):
         return lifecycle.gone(workload)
     if find(cluster, workload) is None and not left:
         return lifecycle.gone(workload)

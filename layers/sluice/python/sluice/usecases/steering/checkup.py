@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.core.clusters.capacity import MANAGED
+from sluice.core.clusters.fleet import SILENT_MS
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, configured
 from sluice.usecases.fleet import HEARTBEATS, counted_at
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sluice.usecases.reading.query import Query
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-SILENT_MS = 180_000
 ADVICE: Mapping[str, str] = {
     Reason.MISSING_RIGHT: (
         "deploy again; for rights in a cluster apply the manifest that the output Apply of its "
