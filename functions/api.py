@@ -21,6 +21,8 @@ def handler(
     event: dict[str, Any], context: LambdaContext, api: Api | None = None
 ) -> dict[str, Any]:
     """Every refusal is an answer; only our own faults end as status 500, with the request's id."""
+    if "Records" in event:  # of a queue that was this function's before: there they stay
+        raise ValueError("the api takes requests; messages belong to the function of their queue")
     account = context.invoked_function_arn.split(":")[4]
     try:
         return response(200, (api or bootstrap.api())(event, account=account))

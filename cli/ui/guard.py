@@ -16,7 +16,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 if TYPE_CHECKING:
     from starlette.requests import Request as HttpRequest
 
-COOKIE = "sluice-ui"
 CHANGE_HEADER = "x-sluice-ui"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -41,6 +40,11 @@ class SessionGuard:
     session: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     @property
+    def cookie(self) -> str:
+        """Its name. Browsers share cookies among the ports of a host; sessions are of one port."""
+        return f"sluice-ui-{self.port}"
+
+    @property
     def address(self) -> str:
         """The address to open in a browser, once."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
@@ -54,7 +58,7 @@ class SessionGuard:
             return PlainTextResponse("another origin", status_code=403)
         if given := request.query_params.get("token"):
             return self._open(given)
-        if not hmac.compare_digest(request.cookies.get(COOKIE, ""), self.session):
+        if not hmac.compare_digest(request.cookies.get(self.cookie, ""), self.session):
             return PlainTextResponse(
                 "Open the address that `sluice ui` printed; it works once.", status_code=401
             )
@@ -67,5 +71,5 @@ class SessionGuard:
             return PlainTextResponse("this address was used before", status_code=401)
         self.token = ""
         answer = RedirectResponse("/", status_code=303)
-        answer.set_cookie(COOKIE, self.session, httponly=True, samesite="strict")
+        answer.set_cookie(self.cookie, self.session, httponly=True, samesite="strict")
         return answer

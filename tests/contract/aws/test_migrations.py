@@ -104,6 +104,15 @@ def test_one_that_was_called_off_gives_way_to_the_next(ports: Recovering) -> Non
     assert ports.migrations.get("w1#2") == later
 
 
+def test_one_whose_machine_goes_away_meanwhile_is_not_called_off(ports: Recovering) -> None:
+    ports.migrations.create(A_MOVE)
+    called_off = moving.called_off(A_MOVE, "CRIU refused", NOW)
+
+    done = ports.migrations.apply([moving.sooner(A_MOVE, A_MOVE.deadline - 1_000), called_off])
+
+    assert done == [True, False]
+
+
 def test_a_step_holds_only_in_its_stages(ports: Recovering) -> None:
     saved = {
         "p-1": PodCheckpoint("s3://b/1.tar", 5, 6, NOW, "ecr/x:1"),

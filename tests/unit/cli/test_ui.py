@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from cli.ui.guard import CHANGE_HEADER, COOKIE, SessionGuard
+from cli.ui.guard import CHANGE_HEADER, SessionGuard
 from cli.ui.quota_trial import cells, try_nominal
 from cli.ui.server import STATIC
 from tests.browser.serving import Deployment, served
@@ -40,7 +40,7 @@ def ask(
 
 
 def session(guard: SessionGuard) -> dict[str, str]:
-    return {"cookie": f"{COOKIE}={guard.session}"}
+    return {"cookie": f"{guard.cookie}={guard.session}"}
 
 
 def test_the_address_opens_one_session_and_works_once(guard: SessionGuard) -> None:
@@ -58,7 +58,11 @@ def test_the_address_opens_one_session_and_works_once(guard: SessionGuard) -> No
 @pytest.mark.parametrize("path", ["/", "/api/workloads", "/static/app.js", "/quotas/company"])
 def test_without_the_session_nothing_is_served(guard: SessionGuard, path: str) -> None:
     assert ask(guard, path).status == 401
-    assert ask(guard, path, cookie=f"{COOKIE}=guess").status == 401
+    assert ask(guard, path, cookie=f"{guard.cookie}=guess").status == 401
+
+
+def test_two_servers_on_one_host_keep_their_sessions_apart() -> None:
+    assert SessionGuard(4101).cookie != SessionGuard(4102).cookie
 
 
 def test_another_host_or_origin_is_refused(guard: SessionGuard) -> None:

@@ -198,8 +198,9 @@ def test_s1_the_api_takes_no_message_however_it_is_sent(monkeypatch: pytest.Monk
         sqs(office.event(), queue="answers"),
         sqs(office.event(), queue="answers") | {"requestContext": context_of("GET", ADMIN)},
     ):
-        refused = api.handler(forged, CONTEXT, office.plane.api)
-        assert refused["statusCode"] == 403
+        # A batch that fails as a whole stays in its queue, as during an upgrade that moves it.
+        with pytest.raises(ValueError, match="messages belong to the function of their queue"):
+            api.handler(forged, CONTEXT, office.plane.api)
 
     assert office.record.answers == ()
 

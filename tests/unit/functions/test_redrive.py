@@ -72,6 +72,10 @@ def test_a_document_without_a_key_becomes_the_workload_of_its_first_message(
         (FailingClient({"errorMessage": "no module"}), "no module"),
         (FailingClient(None), "its function failed without a word"),
         (
+            FailingClient({"statusCode": 200, "body": "{}"}, error=""),
+            "its function does not answer as the consumer of a queue",
+        ),
+        (
             FailingClient(ReadTimeoutError(endpoint_url="x")),
             "its function was still at work when we stopped waiting",
         ),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 import pytest
-from sluice.core.lifecycle.record import State
+from sluice.core.lifecycle.record import Change, State
+from sluice.core.migrations import migration
 from sluice.core.migrations.interruption import MIGRATION_REQUESTED, request_event
 from sluice.core.migrations.pod_annotations import DONE, LEAVING, ORDER, annotations_of
+from sluice.errors import SluiceError
 
 from tests.unit.migration.town import Town
 
@@ -134,3 +137,43 @@ def test_where_no_node_can_dump_it_nothing_is_begun(town: Town) -> None:
     (message,) = messages(town, "MigrationCalledOff")
     assert message.endswith(f"it keeps running on {node}")
     assert ORDER not in annotations_of(pod_of(town))
+
+
+def test_one_that_is_being_called_off_does_not_keep_its_neighbour_on_the_machine(
+    town: Town,
+) -> None:
+    node = town.runs("w", "kubelet")
+    town.runs("neighbour")
+    for (kind, _, _), pod in town.kubernetes.objects.items():
+        if kind == "Pod":
+            pod["spec"]["nodeName"] = node
+    ask(town)
+    record = town.migrations.rows["w#0"]
+    town.migrations.apply([migration.called_off(record, WHY, town.clock.now())])
+
+    with pytest.raises(SluiceError, match=r"called off just now, to be migrated again: w$"):
+        town.hear(town.notice(node))  # delivered again until everybody has left
+
+    assert town.row("neighbour").state is State.RECLAIMING
+    town.obey("w")
+    assert town.hear(town.notice(node)).moved == ("w", "neighbour")
+
+
+def test_orders_of_a_notice_that_comes_once_it_runs_again_stay(town: Town) -> None:
+    node = town.runs("w", "kubelet")
+    ask(town)
+    town.clock.pass_ms(1_000)
+    fail(town)
+    apply = town.workloads.apply
+
+    def apply_and_hear(changes: Sequence[Change]) -> list[bool]:
+        done = apply(changes)
+        if town.row("w").state is State.DISPATCHED:
+            town.workloads.apply = apply
+            town.hear(town.notice(node))
+        return done
+
+    town.workloads.apply = apply_and_hear
+    town.obey("w")
+
+    assert ORDER in annotations_of(pod_of(town))

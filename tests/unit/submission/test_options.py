@@ -139,7 +139,7 @@ def test_bad_annotations_are_reported_at_their_place(name, value):
         ({"checkpoint": {"signal": "SIGKILL"}}, "spec.checkpoint.signal"),
         ({"checkpoint": {"mode": "none", "interval": "5m"}}, "spec.checkpoint.interval"),
         ({"checkpoint": {"mode": "none", "uri": "s3://a/b"}}, "spec.checkpoint.uri"),
-        ({"checkpoint": {"grace": "111s"}}, "spec.checkpoint.grace"),
+        ({"checkpoint": {"grace": "91s"}}, "spec.checkpoint.grace"),
         ({"checkpoint": {"uri": "https://x"}}, "spec.checkpoint.uri"),
         (
             {"recovery": {"onInterruption": {"maxRecoveries": -1}}},

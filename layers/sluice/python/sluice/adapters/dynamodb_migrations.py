@@ -133,6 +133,10 @@ class DynamoDBMigrations:
             names[f"#{step.once}"] = step.once
             values[":untold"] = 0
             first = f" AND (attribute_not_exists(#{step.once}) OR #{step.once} = :untold)"
+        if step.unchanged:
+            names["#unchanged"] = step.unchanged
+            values[":unchanged"] = to_plain(getattr(step.before, step.unchanged))
+            first += " AND #unchanged = :unchanged"
         try:
             self.client.update_item(
                 TableName=self.table,

@@ -38,7 +38,9 @@ class LambdaConsumers:
         if answer.get("FunctionError") or not isinstance(said, dict):
             message = said.get("errorMessage") if isinstance(said, dict) else None
             return Handled(everything, str(message or "its function failed without a word"))
-        failures = said.get("batchItemFailures") or ()
+        failures = said.get("batchItemFailures")
+        if failures is None:
+            return Handled(everything, "its function does not answer as the consumer of a queue")
         return Handled(frozenset(str(each["itemIdentifier"]) for each in failures))
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from sluice.core.checkpoints.driver import Connections, RestoreNeeds
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.intake import pod_security, reserved_names
-from sluice.core.intake.vetting import MAX_GRACE_SECONDS, without_nulls
+from sluice.core.intake.vetting import without_nulls
 from sluice.core.jobs import gang_start
 from sluice.core.jobs.kind import set_at, value_at
 from sluice.core.jobs.table import kind_of, list_child_templates, list_pod_sets
@@ -19,6 +19,7 @@ from sluice.core.lifecycle.options import FailureAction
 from sluice.core.migrations import gangs
 from sluice.core.migrations import pod_annotations as known_marks
 from sluice.core.migrations.cpu_compatibility import node_labels
+from sluice.core.values.grace import DEFAULT_GRACE_SECONDS, MAX_GRACE_SECONDS
 from sluice.core.values.identity import job_name, volume_name
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ QUEUE: Final = "sluice.dev/queue"
 MANAGED: Final = "sluice.dev/managed"
 RESTORE_FROM: Final = known_marks.RESTORE_FROM
 _TTL_SECONDS: Final = 3600
-_DEFAULT_GRACE_SECONDS: Final = 30
 _IGNORE_DISRUPTION: Final = {
     "action": "Ignore",
     "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -240,7 +240,7 @@ def _log_address(run: Generation) -> dict[str, str]:
 def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:
     security = run.options.security
     pod["automountServiceAccountToken"] = False
-    grace = pod.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+    grace = pod.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
     asked = run.options.checkpoint_grace_seconds
     pod["terminationGracePeriodSeconds"] = min(max(grace, asked), MAX_GRACE_SECONDS)
     if security.service_account:

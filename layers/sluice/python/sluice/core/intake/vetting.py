@@ -16,13 +16,13 @@ from sluice.core.intake.pod_fields import FIELDS, HINTS, VOLUME_HINT
 from sluice.core.intake.reserved_names import annotation_refusal, label_refusal, variable_refusal
 from sluice.core.jobs.field_rules import FieldRule, between, list_of, one_of, pattern
 from sluice.core.jobs.table import KINDS, kind_of, list_pod_sets
+from sluice.core.values.grace import MAX_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sluice.core.jobs.kind import PodSetSpec
 
-MAX_GRACE_SECONDS: Final = 90  # of the 120 seconds between a spot notice and the end
 _INT32: Final = 2**31 - 1
 _MAX_RULES: Final = 19  # Kubernetes allows 20, and one is ours
 _MAX_LIST: Final = 10_000

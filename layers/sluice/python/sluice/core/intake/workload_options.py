@@ -27,6 +27,7 @@ from sluice.core.lifecycle.options import (
     RecoveryPolicy,
     S3Volume,
 )
+from sluice.core.values.grace import MAX_GRACE_SECONDS
 from sluice.core.values.identity import is_workload_id
 from sluice.core.values.reasons import Reason
 
@@ -64,7 +65,6 @@ _REASON: Final = re.compile(r"[A-Z]+:(\*|[A-Za-z]+)", re.ASCII)
 _WAITS: Final = frozenset(
     code for code in Reason if code.partition(":")[0] not in {"DEPENDENCY", "RECOVERY", "CANCELLED"}
 ) - {Reason.HELD_BY_USER, Reason.HELD_BY_ADMIN, Reason.ADMISSION_CHECK}
-_MAX_GRACE: Final = 110  # of the 120 seconds between a spot notice and the end
 _LONGEST: Final = 365 * 86_400
 
 # The annotations of a plain Job or JobSet and the Workload fields that they stand for.
@@ -188,7 +188,9 @@ def _checkpoint(fields: SpecFields) -> CheckpointPolicy:
     policy = CheckpointPolicy(
         mode=CheckpointMode(mode),
         signal=fields.text("signal", "SIGUSR1") if asks_signal else "",
-        grace_seconds=_seconds(fields, "grace", most=_MAX_GRACE) if fields.has("grace") else None,
+        grace_seconds=(
+            _seconds(fields, "grace", most=MAX_GRACE_SECONDS) if fields.has("grace") else None
+        ),
         interval_seconds=_seconds(fields, "interval") if fields.has("interval") else None,
         retain=fields.integer("retain", 1, minimum=1) if fields.has("retain") else None,
         uri=fields.text("uri") if fields.has("uri") else "",

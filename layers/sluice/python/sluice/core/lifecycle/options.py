@@ -12,6 +12,7 @@ from typing import Final
 
 from sluice.core.checkpoints.driver import CheckpointMode, Connections
 from sluice.core.config.tenants import PodSecurity
+from sluice.core.values.grace import MAX_GRACE_SECONDS
 
 
 class Capacity(StrEnum):
@@ -173,7 +174,9 @@ class Options:
 
     @property
     def checkpoint_grace_seconds(self) -> int:
-        return (self.checkpoint.grace_seconds or 0) if self.checkpoint else 0
+        """Older records may ask for more than a pod is given."""
+        asked = (self.checkpoint.grace_seconds or 0) if self.checkpoint else 0
+        return min(asked, MAX_GRACE_SECONDS)
 
     @property
     def checkpoint_interval_seconds(self) -> int:

@@ -13,8 +13,8 @@ from sluice.core.checkpoints.fit import Bandwidth
 from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import PodSet
 from sluice.core.migrations.lasting_failures import lasting_restore_cause
+from sluice.core.values.grace import DEFAULT_GRACE_SECONDS
 
-GRACE_SECONDS: Final = 30
 LISTED: Final = 100
 TRIES: Final = 2
 """How many runs may fail to start from a checkpoint before it counts as unusable."""
@@ -195,7 +195,7 @@ def interval_seconds(
 def grace_ms(options: Options, pods: Sequence[Mapping[str, Any]]) -> int:
     """How long the pods may take to end after SIGTERM."""
     longest = max(
-        (pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) for pod in pods),
-        default=GRACE_SECONDS,
+        (pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS) for pod in pods),
+        default=DEFAULT_GRACE_SECONDS,
     )
     return int(max(longest, options.checkpoint_grace_seconds) * 1000)

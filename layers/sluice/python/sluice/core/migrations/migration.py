@@ -209,17 +209,20 @@ class MigrationStep:
     """One conditional write: the stages in which it holds, and the attributes that it sets.
 
     `once` names a moment that is recorded only by the first who sees it, so that a race of two
-    observers tells it once.
+    observers tells it once. `unchanged` names an attribute that must still be as it was seen.
     """
 
     before: Migration
     stages: tuple[Stage, ...]
     set: Mapping[str, Any]
     once: str = ""
+    unchanged: str = ""
 
     def holds(self, migration: Migration) -> bool:
         untold = not self.once or not getattr(migration, self.once)
-        return migration.stage in self.stages and untold
+        name = self.unchanged
+        same = not name or getattr(migration, name) == getattr(self.before, name)
+        return migration.stage in self.stages and untold and same
 
     def after(self, migration: Migration) -> Migration:
         return replace(migration, **self.set)
@@ -313,9 +316,14 @@ def running(migration: Migration, now: int, told: Mapping[str, Any]) -> Migratio
 
 
 def called_off(migration: Migration, why: str, now: int) -> MigrationStep:
-    """A migration on request whose dump failed: the workload keeps running where it is."""
+    """A migration on request whose dump failed: the workload keeps running where it is.
+
+    A notice that sets an earlier deadline meanwhile wins: then the machine does go away.
+    """
     change = {"stage": Stage.LOST, "error": why, "failed_at": now, "called_off": True}
-    return MigrationStep(migration, _BEFORE_DUMPED, change, "stopping_at")
+    return MigrationStep(
+        migration, _BEFORE_DUMPED, change, once="stopping_at", unchanged="deadline"
+    )
 
 
 def abandoned(migration: Migration, why: str) -> MigrationStep:

@@ -232,6 +232,8 @@ class Interrupt:
         begun = self.begin(plan, notice)
         if begun is None:
             return NoticeOutcome(dropped=f"workload {request.workload} does not run any more")
+        if begun[1].called_off:
+            return NoticeOutcome(dropped=f"workload {request.workload} was called off just now")
         self.annotate(cluster, at_risk.pods, order_annotations(begun[1], workload))
         return NoticeOutcome(moved=(workload.id,))
 
@@ -266,7 +268,7 @@ class Interrupt:
         # 2. What becomes of each workload.
         plans = plan_interruption(notice, machine.cluster, machine.row, assessed, now)
         # 3. Record it, tell the pods, and give the machine up.
-        begun = [found for plan in plans if (found := self.begin(plan, notice))]
+        begun, again = self.begin_all(plans, notice)
         if notice.kind not in LOSSES:
             for each, made in begun:
                 dumped = made.action is CheckpointAction.DUMP
@@ -274,10 +276,29 @@ class Interrupt:
                 self.annotate(cluster, concerned, order_annotations(made, each.workload))
                 self.advance(each.workload, migration.order(made))
         self.retire(cluster, machine, notice, begun)
+        if again:  # the others are on their way; the notice is delivered again
+            raise SluiceError(f"called off just now, to be migrated again: {', '.join(again)}")
         return tuple(each.workload.id for each, _ in begun)
 
+    def begin_all(
+        self, plans: Iterable[MigrationPlan], notice: Notice
+    ) -> tuple[list[tuple[AtRisk, Migration]], list[str]]:
+        """Those that have begun, and the ids of those whose earlier migration ends just now."""
+        begun: list[tuple[AtRisk, Migration]] = []
+        again: list[str] = []
+        for plan in plans:
+            found = self.begin(plan, notice)
+            if found is not None and found[1].called_off:
+                again.append(found[1].workload)
+            elif found is not None:
+                begun.append(found)
+        return begun, again
+
     def begin(self, plan: MigrationPlan, notice: Notice) -> tuple[AtRisk, Migration] | None:
-        """Record the migration and take the workload off; None if somebody was faster."""
+        """Record the migration and take the workload off; None if somebody was faster.
+
+        One that is being called off is answered as it is: it runs again in a moment.
+        """
         workload, made = plan.at_risk.workload, plan.migration
         if plan.end is not None:
             self.workloads.apply([lifecycle.reclaim(workload, plan.end)])
@@ -296,7 +317,7 @@ class Interrupt:
         if notice.deadline is not None and notice.deadline < known.deadline:
             known = self.advance(current, migration.sooner(known, notice.deadline))
         if known.called_off:
-            raise SluiceError(f"the migration of {workload.id} was called off just now")
+            return plan.at_risk, known
         self.timeline.append(list(migration_timeline.timeline_events(known, current)))
         return replace(plan.at_risk, workload=current), known
 

@@ -119,10 +119,13 @@ class Migrate:
         return intent is not None and intent.reason == Reason.WAITING_FOR_REPLACEMENT
 
     def call_off(self, cluster: Cluster, workload: Workload) -> None:
-        """It could not be saved and nobody needs its machine, so it keeps running."""
-        if self.workloads.apply([lifecycle.call_off_migration(workload)]) == [True]:
-            for pod in pods_of(cluster, workload):
-                pod_writer.annotate(cluster, pod, {ORDER: None, LEAVING: None, DONE: None})
+        """It could not be saved and nobody needs its machine, so it keeps running.
+
+        The orders go first: those of a notice that comes once it runs again are to stay.
+        """
+        for pod in pods_of(cluster, workload):
+            pod_writer.annotate(cluster, pod, {ORDER: None, LEAVING: None, DONE: None})
+        self.workloads.apply([lifecycle.call_off_migration(workload)])
 
     def look_after(
         self, cluster: Cluster, workload: Workload, record: Migration
