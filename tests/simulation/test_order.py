@@ -239,6 +239,23 @@ def test_work_of_a_local_queue_takes_its_old_place_once_the_cap_allows_it() -> N
     assert result.order == ["a", "c", "b", "d"]
 
 
+def test_nobody_overtakes_a_strict_head_whose_cap_is_free_again() -> None:
+    result = simulate(
+        queue("team", cpu=10, spec=STRICT),
+        capped("default/one", "team", 1),
+        local_queue("default/open", "team"),
+        waiting("a1", "default/one", cpu=4, runtime="60s"),
+        waiting("b1", "default/open", at=1, cpu=4, runtime="100s"),
+        waiting("a2", "default/one", at=2, cpu=8, runtime="10s"),
+        waiting("b2", "default/open", at=3, cpu=2, runtime="100s"),
+        waiting("b3", "default/open", at=4, cpu=4, runtime="10s"),
+        passes=None,
+    )
+
+    # At 60 s 4 are free again: enough for b3, but a2 is first in line.
+    assert result.order == ["a1", "b1", "b2", "a2", "b3"]
+
+
 def test_a_user_at_the_cap_does_not_stop_other_users_of_a_strict_queue() -> None:
     team = queue("team", cpu=4, spec=STRICT)
     team["metadata"]["annotations"] = {"sluice.dev/max-running-per-user": "1"}

@@ -8,7 +8,7 @@ import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import happenings
 from sluice.core.lifecycle.record import Intent, IntentKind, State
-from sluice.errors import ClusterError, ClusterForbidden
+from sluice.errors import ClusterError, ClusterForbidden, ManifestMissing
 
 from tests.fakes import FakeKubernetes
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
@@ -93,6 +93,18 @@ def test_a_right_that_we_lack_is_told_in_the_record_once_and_forgotten_with_the_
     plane.act()(CLUSTER, ["w1"])
 
     assert (plane.record().state, plane.record().reason) == (State.DISPATCHED, {})
+
+
+def test_one_whose_manifest_is_not_there_does_not_keep_its_neighbours() -> None:
+    plane = Plane()
+    plane.put(admitted())
+    plane.put(admitted("w2"))
+    del plane.manifests.rows[plane.record().manifest_key]
+
+    with pytest.raises(ManifestMissing):  # the command comes again
+        plane.act()(CLUSTER, ["w1", "w2"])
+
+    assert plane.record("w2").state is State.DISPATCHED
 
 
 def test_what_is_refused_for_one_workload_is_done_for_its_neighbours() -> None:

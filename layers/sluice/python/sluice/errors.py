@@ -6,6 +6,7 @@ SluiceError
 ├── CheckpointServiceError  a driver's service did not answer, or left open what it did
 │   └── CheckpointServiceRefused … it answered that it will not do it
 ├── ManifestUnavailable     a referenced manifest cannot be read or has another digest
+├── ManifestMissing         a manifest is not in its table
 ├── KeptConflicting         a pass lost every race; a fresh kick takes the place of its own
 └── NotConfigured           a setting or catalog object is missing
 """
@@ -52,3 +53,7 @@ class KeptConflicting(SluiceError):
 
 class NotConfigured(SluiceError):
     """A setting or an applied object that this needs is missing."""
+
+
+class ManifestMissing(SluiceError):
+    """A workload's manifest is not in its table: deleted by hand, or stored by a newer version."""

@@ -35,6 +35,7 @@ from sluice.errors import (
     CheckpointServiceRefused,
     ClusterError,
     ClusterForbidden,
+    ManifestMissing,
     NotConfigured,
     SluiceError,
 )
@@ -89,7 +90,7 @@ class Act:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     def __call__(self, cluster_name: str, ids: Iterable[str]) -> None:
-        """Does for each workload what can be done, then raises the first ClusterError, if any.
+        """Does for each workload what can be done, then raises the first trouble that may pass.
 
         The message comes again. A right that we lack is told in the record of its workload.
         """
@@ -124,7 +125,7 @@ class Act:
         if troubles:
             self.workloads.apply(list(hindrances(troubles)))
         for _, trouble in troubles:
-            if isinstance(trouble, ClusterError):
+            if isinstance(trouble, ClusterError | ManifestMissing):
                 raise trouble
 
     def carry_word(
@@ -166,7 +167,9 @@ class Act:
             terms = avoiding(bans, now, capacity_types(workload, kinds))
             cpu = self.migrate.catalog.cpu_of_source(workload)
             run = run_of(workload, flavors, terms, self.checkpoints, cpu)
-            return create(cluster, workload, manifests[workload.manifest_key], run)
+            if (manifest := manifests.get(workload.manifest_key)) is None:
+                raise ManifestMissing(f"there is no manifest {workload.manifest_key}")
+            return create(cluster, workload, manifest, run)
 
         jobs = self.each(job_of, wanted)
         refused = [
