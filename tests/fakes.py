@@ -677,8 +677,7 @@ class FakeKubernetes:
         labels = pod["metadata"].get("labels") or {}
         if INDEX not in labels or not gang_start.size_of([pod]):
             return False
-        of, generation = labels["sluice.dev/workload"], int(labels["sluice.dev/generation"])
-        name = gang_start.config_map_name(of, generation)
+        (name,) = gang_start.group([pod])
         found = self.objects.get(("ConfigMap", pod["metadata"]["namespace"], name))
         job = self._job_of(pod)
         owners = found["metadata"]["ownerReferences"] if found else ()

@@ -112,7 +112,8 @@ class Gang:
     def containers_start(self) -> None:
         """As `act` lets them, once every pod has a machine."""
         until(lambda: all(map(bound, self.pods().values())), "every pod is bound")
-        start_gang(self.kubernetes, self.record)
+        for wake in start_gang(self.kubernetes, self.record):
+            wake()
 
     def counted(self) -> dict[str, list[tuple[int, str]]]:
         """Index → number and secret of every line, without what stands there twice."""

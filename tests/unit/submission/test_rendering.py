@@ -347,3 +347,29 @@ def test_a_dump_closes_open_connections_unless_it_is_to_be_refused(checkpoint, a
 
     annotations = job["spec"]["template"]["metadata"]["annotations"]
     assert annotations.get("sluice.dev/checkpoint-connections") == annotated
+
+
+def test_a_job_set_in_order_is_a_gang_for_each_stage_and_any_other_is_one() -> None:
+    stages = (a_replicated_job("leader"), a_replicated_job("workers", replicas=3))
+    any_order, in_order = a_job_set(*stages), a_job_set(*stages)
+    in_order["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+
+    assert gangs_of(any_order) == [("w-{id}-g1-gang", "4"), ("w-{id}-g1-gang", "4")]
+    assert gangs_of(in_order) == [None, ("w-{id}-g1-gang-workers", "3")]
+
+
+def gangs_of(job_set: dict[str, object]) -> list[tuple[str, str] | None]:
+    """ConfigMap and size of each stage, as its pods and their containers name it."""
+    workload = accepted(job_set)
+    *_, made = rendered(workload)
+    found: list[tuple[str, str] | None] = []
+    for job in made["spec"]["replicatedJobs"]:
+        template = job["template"]["spec"]["template"]
+        annotations = template["metadata"]["annotations"]
+        name = annotations.get("sluice.dev/gang")
+        env = template["spec"]["containers"][0].get("env", [])
+        read = [e["valueFrom"]["configMapKeyRef"]["name"] for e in env if "valueFrom" in e]
+        assert read == ([name] if name else [])
+        size = annotations.get("sluice.dev/gang-size")
+        found.append((name.replace(workload.id, "{id}"), size) if name else None)
+    return found

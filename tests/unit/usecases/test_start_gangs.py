@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from random import Random
+from threading import Barrier, Lock
 from typing import Any
 
 import pytest
@@ -155,14 +157,18 @@ def test_a_crash_between_the_config_map_and_the_pods_is_repaired() -> None:
     plane.act()(CLUSTER, ["w1"])
     patch = market.patch
     market.patch = lambda *_: (_ for _ in ()).throw(ClusterError("away"))  # type: ignore[method-assign]
+    market._start_held = lambda _: None  # type: ignore[method-assign]  # kubelets look later
     with pytest.raises(ClusterError):
         plane.act()(CLUSTER, ["w1"])
-    assert any(gang_start.waits(pod) for pod in pods_of(plane, "w1"))
+    for pod in pods_of(plane, "w1"):
+        key = "Pod", NAMESPACE, pod["metadata"]["name"]
+        market.objects[key] = {**pod, "status": held(0)["status"]}
     market.patch = patch  # type: ignore[method-assign]
 
     follow(plane)
 
-    assert not any(gang_start.waits(pod) for pod in pods_of(plane, "w1"))
+    annotations = [pod["metadata"]["annotations"] for pod in pods_of(plane, "w1")]
+    assert [gang_start.STARTED in each for each in annotations] == [True, True]
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -230,6 +236,93 @@ def a_pod(number: int, **spec: Any) -> dict[str, Any]:
     labels = {INDEX: str(number)}
     return {"metadata": {"name": str(number), "labels": labels, "annotations": annotations},
             "spec": spec}  # fmt: skip
+
+
+def held(number: int, gang: str = "w-w1-g0-gang") -> dict[str, Any]:
+    message = f'configmap "{gang}" not found'
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
+    return with_state(number, waiting)
+
+
+def with_state(number: int, state: dict[str, Any]) -> dict[str, Any]:
+    status = {"phase": "Pending", "containerStatuses": [{"name": "main", "state": state}]}
+    return a_pod(number, nodeName=f"n{number}") | {"status": status}
+
+
+def test_the_next_indexes_of_an_array_start_nobody_again() -> None:
+    running, ended = ({"running": {}}, {"terminated": {"exitCode": 0}})
+    fresh = [a_pod(n, nodeName=f"n{n}") for n in range(3)]
+
+    assert not gang_start.may_start([with_state(7, running), *fresh])
+    assert not gang_start.may_start(fresh, ended=[with_state(8, ended)])
+    assert not gang_start.may_start([with_state(n, running) for n in range(3)])
+
+
+def test_a_member_that_its_kubelet_still_holds_is_woken_although_others_run() -> None:
+    others = [with_state(n, {"running": {}}) for n in range(2)]
+
+    assert gang_start.may_start([held(2), *others])
+    woken = held(2)
+    woken["metadata"]["annotations"][gang_start.STARTED] = "true"
+    assert not gang_start.may_start([woken, *others])
+
+
+def test_another_missing_config_map_wakes_nobody() -> None:
+    others = [with_state(n, {"running": {}}) for n in range(2)]
+
+    assert not gang_start.may_start([held(2, gang="settings"), *others])
+
+
+def test_a_container_that_kubernetes_counts_as_ended_without_a_start_keeps_nobody_waiting() -> None:
+    lost = with_state(9, {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}})
+
+    assert gang_start.may_start([held(n) for n in range(3)], ended=[lost])
+
+
+def test_stages_of_a_job_set_in_order_are_gangs_of_their_own() -> None:
+    first = [a_pod(n, nodeName=f"n{n}") for n in range(3)]
+    second = [a_pod(n) for n in range(3, 5)]
+    for pods, stage in ((first, "leader"), (second, "workers")):
+        for pod in pods:
+            pod["metadata"]["annotations"][gang_start.GANG] = f"w-w1-g0-gang-{stage}"
+    gangs = gang_start.group([*first, *second])
+
+    assert {name: gang_start.may_start(pods) for name, pods in gangs.items()} == {
+        "w-w1-g0-gang-leader": True,
+        "w-w1-g0-gang-workers": False,
+    }
+
+
+def test_an_array_sends_no_command_once_it_runs() -> None:
+    plane, _ = a_plane(left=3)
+    a_gang(plane, "w1", 3)
+    plane.act()(CLUSTER, ["w1"])
+    follow(plane)
+    assert running(plane, "w1") == 3
+
+    plane.look()
+
+    assert plane.commands.sent == []
+
+
+def test_all_members_of_a_large_gang_are_woken_side_by_side() -> None:
+    plane, market = a_plane(left=8)
+    a_gang(plane, "w1", 8)
+    together, one_by_one, patch = Barrier(4, timeout=5), Lock(), market.patch
+
+    def slow(kind: str, *rest: Any) -> Any:
+        if kind == "Pod":
+            together.wait()
+        with one_by_one:
+            return patch(kind, *rest)
+
+    market.patch = slow  # type: ignore[method-assign]
+    act = replace(plane.act(), pool=ThreadPoolExecutor(8))
+    act(CLUSTER, ["w1"])
+    act(CLUSTER, ["w1"])
+
+    annotations = [pod["metadata"]["annotations"] for pod in pods_of(plane, "w1")]
+    assert sum(gang_start.STARTED in each for each in annotations) == 8
 
 
 def test_a_record_that_runs_already_is_left_alone() -> None:

@@ -158,11 +158,11 @@ class ClusterState:
     def _gangs_with_machines(self) -> set[str]:
         """Workloads of several pods that wait for each other and all have a machine."""
         keys = {self.key_by_pod[uid] for uid in self.in_gang}
-        running = {
-            key: [pod for pod in self.pods[key].values() if job_status.running_pod(pod)]
-            for key in keys
-        }
-        return {key[0] for key, pods in running.items() if gang_start.may_start(pods)}
+        return {key[0] for key in keys if self._gangs_to_start(key)}
+
+    def _gangs_to_start(self, key: Key) -> bool:
+        gangs = gang_start.group(self.pods[key].values())
+        return any(job_status.gang_may_start(gang) for gang in gangs.values())
 
     def workload_ids(self) -> list[str]:
         return list(dict.fromkeys(workload for workload, _ in self.jobs))

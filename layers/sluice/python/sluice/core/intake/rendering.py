@@ -120,9 +120,12 @@ def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]
     if kind.time_to_live and value_at(rendered, kind.time_to_live) is None:
         set_at(rendered, kind.time_to_live, value=_TTL_SECONDS)
     together = sum(run.placements[pod_set.name].count for pod_set in list_pod_sets(rendered))
-    gang = 0 if together == 1 or kind.starts_in_order(rendered) else together
+    in_order = kind.starts_in_order(rendered)
     for pod_set in list_pod_sets(rendered):
-        _pod_set(pod_set, run, gang)
+        count = run.placements[pod_set.name].count if in_order else together
+        stage = pod_set.name if in_order else ""
+        name = gang_start.config_map_name(run.id, run.generation, stage)
+        _pod_set(pod_set, run, (name, count) if count > 1 else None)
     for template in list_child_templates(rendered):
         template["spec"].pop("suspend", None)  # their owner suspends these Jobs
         template["metadata"] = _template_metadata(template.get("metadata") or {}, _labels(run))
@@ -150,8 +153,8 @@ def _template_metadata(written: Mapping[str, Any], labels: Mapping[str, str]) ->
     return metadata
 
 
-def _pod_set(pod_set: PodSetSpec, run: Generation, gang: int) -> None:
-    """`gang` pods start together; 0: each starts by itself."""
+def _pod_set(pod_set: PodSetSpec, run: Generation, gang: tuple[str, int] | None) -> None:
+    """`gang`: which ConfigMap they wait for, and how many start together; None: each by itself."""
     placement = run.placements[pod_set.name]
     template = pod_set.template
     pod = template["spec"]
@@ -163,9 +166,9 @@ def _pod_set(pod_set: PodSetSpec, run: Generation, gang: int) -> None:
     annotations["karpenter.sh/do-not-disrupt"] = "true"
     annotations |= _checkpoint_marks(run) | _log_address(run)
     if gang:
-        annotations[gang_start.SIZE] = str(gang)
+        annotations |= {gang_start.GANG: gang[0], gang_start.SIZE: str(gang[1])}
         for _, container in pod_security.containers(pod):
-            held = gang_start.variable(run.id, run.generation)
+            held = gang_start.variable(gang[0])
             container["env"] = [held, *container.get("env", [])]
     needs = restore_needs(run)
     if needs.gated:

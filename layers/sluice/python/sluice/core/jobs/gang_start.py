@@ -9,7 +9,7 @@ Source: docs/decisions/0028-gangs-start-as-one.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sluice.core.values.identity import job_name
@@ -19,6 +19,8 @@ Document = Mapping[str, Any]
 VARIABLE: Final = "SLUICE_GANG_SIZE"
 SIZE: Final = "sluice.dev/gang-size"
 """Annotation of the pods: how many start together."""
+GANG: Final = "sluice.dev/gang"
+"""Annotation of the pods: the ConfigMap that they wait for; without it, that of the generation."""
 STARTED: Final = "sluice.dev/gang-started"
 """Annotation that a pod gets when the ConfigMap exists; its node looks again at once."""
 _WAITING: Final = "CreateContainerConfigError"
@@ -26,17 +28,18 @@ _KEY: Final = "size"
 _NAME: Final = re.compile(r"\bw-[a-z0-9]+-g\d+-gang\b", re.ASCII)
 
 
-def config_map_name(workload: str, generation: int) -> str:
-    return f"{job_name(workload, generation)}-gang"
+def config_map_name(workload: str, generation: int, stage: str = "") -> str:
+    """`stage` is the pod set where each starts as one for itself, in an order."""
+    name = f"{job_name(workload, generation)}-gang"
+    return f"{name}-{stage}" if stage else name
 
 
-def variable(workload: str, generation: int) -> dict[str, Any]:
+def variable(name: str) -> dict[str, Any]:
     """The environment variable that holds a container until the ConfigMap exists."""
-    source = {"name": config_map_name(workload, generation), "key": _KEY}
-    return {"name": VARIABLE, "valueFrom": {"configMapKeyRef": source}}
+    return {"name": VARIABLE, "valueFrom": {"configMapKeyRef": {"name": name, "key": _KEY}}}
 
 
-def config_map(job: Document, workload: str, generation: int, size: int) -> dict[str, Any]:
+def config_map(job: Document, name: str, size: int) -> dict[str, Any]:
     """Belongs to the job, so that it goes with it."""
     metadata = job["metadata"]
     owner = {
@@ -49,7 +52,7 @@ def config_map(job: Document, workload: str, generation: int, size: int) -> dict
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": config_map_name(workload, generation),
+            "name": name,
             "namespace": metadata["namespace"],
             "labels": dict(metadata["labels"]),
             "ownerReferences": [owner],
@@ -71,22 +74,65 @@ def size_of(pods: Sequence[Document]) -> int:
 
 
 def waits(pod: Document) -> bool:
-    """Whether its containers wait for the other pods of its gang."""
-    return _size(pod) > 0 and STARTED not in _annotations(pod)
+    """Whether its containers may wait for the other pods of its gang: none has begun."""
+    return _size(pod) > 0 and STARTED not in _annotations(pod) and not _has_begun(pod)
 
 
-def may_start(pods: Sequence[Document]) -> bool:
-    """Whether some pod waits, and as many as start together have a machine.
+def group(pods: Iterable[Document]) -> dict[str, list[Document]]:
+    """ConfigMap → the pods of one generation that wait for it, or have waited."""
+    gangs: dict[str, list[Document]] = {}
+    for pod in pods:
+        if _size(pod):
+            gangs.setdefault(_gang_of(pod), []).append(pod)
+    return gangs
 
-    `pods` are those of one generation that have not ended. A pod that is being deleted leaves its
-    machine, so its successor has to have one first.
+
+def may_start(pods: Sequence[Document], ended: Iterable[Document] = ()) -> bool:
+    """Whether a gang waits for its ConfigMap alone: as many as start together have a machine.
+
+    `pods` are those of one gang that have not ended, `ended` the others. A pod that is being
+    deleted leaves its machine, so its successor has to have one first. Once a pod has begun the
+    ConfigMap is there: what comes later, such as the next indexes of an array, starts by itself,
+    unless its kubelet says that it is held.
     """
     bound = [
         pod
         for pod in pods
         if pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
     ]
-    return any(waits(pod) for pod in bound) and len(bound) >= size_of(pods)
+    if len(bound) < size_of(pods):
+        return False
+    waiting = [pod for pod in bound if waits(pod)]
+    begun = any(STARTED in _annotations(pod) or _has_begun(pod) for pod in (*pods, *ended))
+    return any(map(_held_by_kubelet, waiting)) if begun else bool(waiting)
+
+
+def _has_begun(pod: Document) -> bool:
+    return any(
+        "running" in state or "terminated" in state for state in map(_state, _containers(pod))
+    )
+
+
+def _held_by_kubelet(pod: Document) -> bool:
+    return any(is_held(_state(each).get("waiting") or {}) for each in _containers(pod))
+
+
+def _containers(pod: Document) -> list[Document]:
+    """Their statuses."""
+    status = pod.get("status") or {}
+    kinds = ("initContainerStatuses", "containerStatuses")
+    return [each for kind in kinds for each in status.get(kind) or ()]
+
+
+def _state(container: Document) -> Mapping[str, Any]:
+    return container.get("state") or {}
+
+
+def _gang_of(pod: Document) -> str:
+    named = _annotations(pod).get(GANG)
+    labels = pod["metadata"].get("labels") or {}
+    of = labels.get("sluice.dev/workload", ""), int(labels.get("sluice.dev/generation") or 0)
+    return str(named or config_map_name(*of))
 
 
 def _size(pod: Document) -> int:

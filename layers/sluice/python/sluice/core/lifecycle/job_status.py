@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from sluice.core.jobs import gang_start
 from sluice.core.jobs.kind import value_at
 from sluice.core.jobs.table import MAKERS_OF_JOBS, kind_of, list_pod_sets
 
@@ -186,6 +187,14 @@ def running_pod(pod: Document) -> bool:
     """Whether the pod, or the one that is restored in its place, may still execute anything."""
     phase = (pod.get("status") or {}).get("phase")
     return stands_in(pod) or phase not in ("Succeeded", "Failed")
+
+
+def gang_may_start(pods: Iterable[Document]) -> bool:
+    """Whether the pods of one gang, ended ones among them, wait for nothing but each other."""
+    running, ended = list[Document](), list[Document]()
+    for pod in pods:
+        (running if running_pod(pod) else ended).append(pod)
+    return gang_start.may_start(running, ended)
 
 
 def stands_in(pod: Document) -> bool:

@@ -115,8 +115,7 @@ class Act:
             stopped = self.each(lambda w: end(cluster, w), unwanted)
             self.workloads.apply([change for change in stopped if isinstance(change, Change)])
             troubles += failures(unwanted, stopped)
-        gangs = [w for w in records if may_be_waiting(w)]
-        troubles += failures(gangs, self.each(lambda w: start_gang(cluster, w), gangs))
+        troubles += self.start_gangs(cluster, [w for w in records if may_be_waiting(w)])
         restored = [w for w in records if restores_set(w)]
         if restored:
             hand_out = RestoreGangMembers(self.workloads, self.migrate.migrations)
@@ -143,6 +142,20 @@ class Act:
             self.migrate.catalog.remove_dropped(workload.id)
 
         return [*failures(served, self.each(carry, served))]
+
+    def start_gangs(
+        self, cluster: Cluster, gangs: Sequence[Workload]
+    ) -> list[tuple[Workload, SluiceError]]:
+        """The pods of all gangs are woken side by side."""
+        begun = self.each(lambda w: start_gang(cluster, w), gangs)
+        wakings = [
+            (w, wake)
+            for w, found in zip(gangs, begun, strict=True)
+            if isinstance(found, list)
+            for wake in found
+        ]
+        woken = self.each(lambda pair: pair[1](), wakings)
+        return [*failures(gangs, begun), *failures([w for w, _ in wakings], woken)]
 
     def waits_for_dispatch(self, workload: Workload) -> bool:
         """A Job that was claimed just now is left to its claimer, who is about to un-suspend it."""
