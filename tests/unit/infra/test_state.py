@@ -1,3 +1,5 @@
+from infra.state import TABLES
+from tests.bench.metered.dynamodb import TABLES as METERED
 from tests.unit.infra.conftest import Assembly
 
 TABLE = "AWS::DynamoDB::GlobalTable"
@@ -117,3 +119,16 @@ def test_names_are_generated_and_published(assembly: Assembly) -> None:
         "/sluice/bucket",
         *(f"/sluice/tables/{name.lower()}" for name in KEYS),
     }
+
+
+def test_benchmarks_know_the_tables_as_they_are_deployed() -> None:
+    deployed = {
+        shape.name: (
+            shape.hash,
+            shape.range or "",
+            {index.name: (index.hash, index.range) for index in shape.indexes},
+        )
+        for shape in TABLES
+    }
+
+    assert deployed == METERED

@@ -1,0 +1,1 @@
+"""AWS in one process for benchmarks: real adapters and botocore, counted units, virtual latency."""
