@@ -41,6 +41,7 @@ class Order:
     signal: str
     node: str
     deadline: int  # epoch ms; 0 for none
+    container_id: str = ""  # of its first container, without the name of the runtime
     keeps_connections: bool = False  # it is not saved while it has open TCP connections
 
     @property
@@ -135,8 +136,15 @@ def borne_by(pod: Mapping[str, Any]) -> Order | None:
         signal=marks.get(SIGNAL, ""),
         node=pod["spec"].get("nodeName", ""),
         deadline=int(leaving) if (leaving := marks.get(LEAVING, "")).isdigit() else 0,
+        container_id=_container_id(pod),
         keeps_connections=marks.get(CONNECTIONS) == REFUSE,
     )
+
+
+def _container_id(pod: Mapping[str, Any]) -> str:
+    """Of `containerd://ID`, in which the kubelet names the first container."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
+    return str(statuses[0].get("containerID", "")).rpartition("://")[2]
 
 
 def _answer(pod: Mapping[str, Any]) -> Mapping[str, Any]:

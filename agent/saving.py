@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from agent import criu_log
 from agent.connections import count_connections
 from agent.holding import HeldRuns, Hold, first_of, list_tree, untraced
 from agent.kubelet import CheckpointRefusedError
@@ -47,6 +48,7 @@ class Saver:
     uploads: Uploads
     repository: Callable[[], ImageRepository | None]  # asked each time, as credentials expire
     failures: tuple[type[Exception], ...]  # of `kubelet`, `uploads` and `repository`
+    host: Path = criu_log.HOST  # where the root of the machine is seen
     holds: HeldRuns = field(default_factory=HeldRuns)
 
     def save(self, order: Order) -> str:
@@ -97,7 +99,11 @@ class Saver:
             )
         except failures as error:
             hold.release()
-            return order.failed(f"the kubelet could not save it: {error}", at=at)
+            words = criu_log.explain(str(error), order.container_id, self.host)
+            why = (
+                f"CRIU refuses it: {words}" if words else f"the kubelet could not save it: {error}"
+            )
+            return order.failed(why, at=at)
         hold.stop()
         try:
             size = archive.stat().st_size

@@ -22,7 +22,7 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
 from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
 from sluice.core.lifecycle.record import Change, State, Workload, after
-from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, SaveFailure
 from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER
 from sluice.core.migrations.interruption import Notice
 from sluice.core.migrations.losses import Loss
@@ -508,6 +508,13 @@ class MemoryMigrations:
     def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
         old = self.catalogue.get(workload_id, CheckpointEntries())
         self.catalogue[workload_id] = old.fail(source, generation, why)
+
+    def refuse(self, workload_id: str, failure: SaveFailure) -> None:
+        old = self.catalogue.get(workload_id, CheckpointEntries())
+        self.catalogue[workload_id] = old.refuse(failure)
+
+    def refused(self, workload_id: str) -> SaveFailure | None:
+        return self.catalogue.get(workload_id, CheckpointEntries()).refused
 
     def drop(self, workload_id: str) -> None:
         self.catalogue[workload_id] = self.catalogue.get(workload_id, CheckpointEntries()).drop()

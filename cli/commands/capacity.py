@@ -26,6 +26,11 @@ def left(until_ms: int) -> str:
     return span(until_ms / 1000 - time.time())
 
 
+def _of(row: Row, able: str) -> str:
+    """`2 of 3` ready machines."""
+    return f"{row[able]} of {row['ready']}" if able in row else ""
+
+
 COLUMNS = (
     Column("CLUSTER", lambda row: row["cluster"]),
     Column("NODEPOOL", lambda row: row["nodepool"]),
@@ -41,6 +46,8 @@ COLUMNS = (
     Column("BUYS", bought),
     Column("ZONES", lambda row: ",".join(row["zones"]), wide=True),
     Column("FLAVORS", lambda row: ",".join(row.get("flavors", ())), wide=True),
+    Column("SAVE-PROCESSES", lambda row: _of(row, "saveProcesses"), wide=True),
+    Column("CLOSE-CONNECTIONS", lambda row: _of(row, "closeConnections"), wide=True),
     Column("DEMAND", lambda row: cores(row.get("demandCpu", "")), wide=True),
     Column("SET-BY-OTHERS", lambda row: ",".join(row.get("setByOthers", ())), wide=True),
 )

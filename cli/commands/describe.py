@@ -30,7 +30,9 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
         document(found | {"events": events}, output)
         return
     now_ms = int(app.now() * 1_000)
-    facts = [(label, value) for label, value in _facts(found, now_ms) if value]
+    saving = app.api.get("workloads", found["id"], "checkpoints")
+    told = (*_facts(found, now_ms), *_saving(saving, now_ms))
+    facts = [(label, value) for label, value in told if value]
     width = max(len(label) for label, _ in facts) + 2
     for label, value in facts:
         click.echo(f"{label + ':':<{width}}{paint(clean(value))}")
@@ -98,6 +100,20 @@ def _facts(found: Json, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Result", ": ".join(filter(None, (result.get("reason"), result.get("message"))))
     indexes = result.get("indexes") or {}
     yield "Array", "; ".join(f"{what} {which}" for what, which in indexes.items())
+
+
+def _saving(saving: Json, now_ms: int) -> Iterator[tuple[str, str]]:
+    """Whether a checkpoint saves it, as the last one showed."""
+    if not (last := saving.get("canBeSaved")):
+        return
+    ago = f" ({between(last['at'], now_ms)} ago)" if last.get("at") else ""
+    text = "not known before its first checkpoint, soon after its start"
+    if last["answer"] == "yes":
+        text = f"yes, {last['bytes'] / 1e6:.0f} MB, {last['tookMs'] / 1000:.1f} s{ago}"
+    elif last["answer"] == "no":
+        text = f"no: {last['why']}{ago}"
+    yield "Can be saved", text
+    yield "Connections", saving.get("connections", "")
 
 
 def _lost(moves: Json) -> str:

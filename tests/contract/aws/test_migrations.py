@@ -16,7 +16,7 @@ from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
 from sluice.core.migrations import migration as moving
-from sluice.core.migrations.checkpointing import Checkpoint, Part
+from sluice.core.migrations.checkpointing import Checkpoint, Part, SaveFailure
 from sluice.core.migrations.interruption import Notice, NoticeKind
 from sluice.core.migrations.losses import Loss
 from sluice.core.migrations.migration import Migration, PodCheckpoint, Stage
@@ -244,3 +244,17 @@ def test_losses_and_bans_are_no_machines(ports: Recovering) -> None:
 
     assert [each["instance"] for each in ports.nodes.of(CLUSTER)] == ["i-1"]
     assert ports.nodes.find(CLUSTER, "c5.large/z-1/") is None
+
+
+def test_why_it_could_not_be_saved_counts_until_it_is_saved(ports: Recovering) -> None:
+    failure = SaveFailure(NOW, 2, "it uses io_uring")
+    assert ports.migrations.refused("w1") is None
+
+    ports.migrations.refuse("w1", failure)
+    ports.migrations.refuse("w1", replace(failure, why="told again"))
+    assert ports.migrations.refused("w1") == failure
+
+    made = Checkpoint("w1", 2, "s3://b/1.tar", NOW + 1, CheckpointMode.KUBELET)
+    ports.migrations.keep(made, retain=3)
+    assert ports.migrations.refused("w1") is None
+    assert ports.migrations.checkpoints("w1") == [made]

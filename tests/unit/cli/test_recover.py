@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from sluice.client.api import ApiClient
 from sluice.client.errors import NotDeployedError
 from sluice.core.checkpoints.driver import CheckpointMode
-from sluice.core.migrations.checkpointing import Checkpoint, Part
+from sluice.core.migrations.checkpointing import Checkpoint, Part, SaveFailure
 from sluice.core.migrations.interruption import UserRequest, read_event
 from sluice.ports import Archive
 
@@ -334,3 +334,29 @@ def test_on_aws_no_machine_ends_without_notice() -> None:
 
     assert aws.run("i-7", "--without-notice").exit_code == 2
     assert aws.calls == []
+
+
+def said(terminal: Terminal, workload_id: str, label: str = "Can be saved") -> str:
+    """The line of `sluice describe` with this label."""
+    lines = terminal("describe", workload_id).stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{label}:")]
+    return line.partition(":")[2].strip()
+
+
+def test_describe_says_whether_it_can_be_saved() -> None:
+    terminal, workload_id = a_terminal()
+    assert said(terminal, workload_id).startswith("not known before")
+
+    saves(terminal, workload_id, 2)
+    assert said(terminal, workload_id).startswith("yes, 2000 MB, 2.0 s")
+
+    failure = SaveFailure(terminal.plane.clock.now() + 9, 0, "it uses io_uring: CRIU refuses it")
+    terminal.plane.migrations.refuse(workload_id, failure)
+    assert said(terminal, workload_id).startswith("no: it uses io_uring: CRIU refuses it")
+    assert said(terminal, workload_id, "Connections") == "closed by a checkpoint"
+
+
+def test_describe_says_nothing_of_it_where_nothing_is_dumped() -> None:
+    terminal, workload_id = a_terminal("none")
+
+    assert "Can be saved" not in terminal("describe", workload_id).stdout

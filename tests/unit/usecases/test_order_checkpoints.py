@@ -33,7 +33,7 @@ KUBELET = {"checkpoint": {"mode": "kubelet"}}
 
 
 def running(plane: Plane, options: Mapping[str, Any]) -> Workload:
-    """One running workload of 1 GiB, looked at once."""
+    """One running workload of 1 GiB, looked at once, whose trial is over."""
     plane.dispatched()
     plane.look()
     (pod_set,) = plane.record().pod_sets
@@ -41,6 +41,8 @@ def running(plane: Plane, options: Mapping[str, Any]) -> Workload:
     plane.workloads.rows["w1"] = replace(
         plane.record(), options=options_of(options), pod_sets=(sized,)
     )
+    trial = json.dumps({"order": "trial-1", "error": "no"})
+    mark(plane, order="trial-1", done=trial)
     return plane.record()
 
 

@@ -17,7 +17,7 @@ from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
 from sluice.core.lifecycle.record import Change, Workload
-from sluice.core.migrations.checkpointing import Checkpoint
+from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
 from sluice.core.migrations.interruption import Notice
 from sluice.core.migrations.losses import Loss
 from sluice.core.migrations.migration import Migration, MigrationStep
@@ -497,6 +497,14 @@ class Migrations(Protocol):
 
     def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
         """A generation could not start from a checkpoint; told again, it changes nothing."""
+        ...
+
+    def refuse(self, workload_id: str, failure: SaveFailure) -> None:
+        """It could not be saved; counts until a later checkpoint is entered."""
+        ...
+
+    def refused(self, workload_id: str) -> SaveFailure | None:
+        """Why it could not be saved, if the last try failed."""
         ...
 
     def drop(self, workload_id: str) -> None:

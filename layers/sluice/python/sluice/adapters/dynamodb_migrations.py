@@ -13,8 +13,8 @@ from sluice.adapters.migration_items import (
     to_migration,
     to_record,
 )
-from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries
-from sluice.core.values.plain import to_plain
+from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, SaveFailure
+from sluice.core.values.plain import from_stored, to_plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -59,6 +59,12 @@ class DynamoDBMigrations:
     def fail(self, workload_id: str, source: str, generation: int, why: str) -> None:
         self._edit(workload_id, lambda old: old.fail(source, generation, why))
 
+    def refuse(self, workload_id: str, failure: SaveFailure) -> None:
+        self._edit(workload_id, lambda old: old.refuse(failure))
+
+    def refused(self, workload_id: str) -> SaveFailure | None:
+        return self._catalogue(workload_id)[0].refused
+
     def drop(self, workload_id: str) -> None:
         self._edit(workload_id, lambda old: old.drop())
 
@@ -81,7 +87,9 @@ class DynamoDBMigrations:
             tuple(to_checkpoint(workload_id, entry) for entry in row.get(name, ()))
             for name in ("entries", "dropped")
         )
-        return CheckpointEntries(kept, dropped), int(row.get("version", 0))
+        stored = row.get("refused")
+        refused = from_stored(SaveFailure, stored) if stored else None
+        return CheckpointEntries(kept, dropped, refused), int(row.get("version", 0))
 
     def _replace(self, workload_id: str, catalogue: CheckpointEntries, version: int) -> bool:
         row = {
@@ -90,6 +98,8 @@ class DynamoDBMigrations:
             "dropped": [checkpoint_row(each) for each in catalogue.dropped],
             "version": version + 1,
         }
+        if catalogue.refused:
+            row["refused"] = to_plain(catalogue.refused)
         try:
             self.client.put_item(
                 TableName=self.table,

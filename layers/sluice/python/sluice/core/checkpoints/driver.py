@@ -78,11 +78,13 @@ class PodFacts:
     """What is known of the pods that are to be saved together.
 
     `gang`: why they cannot be saved as one set (core.migrations.gangs); empty if they can.
+    `refused`: why a trial showed that these programs can never be dumped; empty if none did.
     """
 
     containers: int = 1
     gpus: int = 0
     gang: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

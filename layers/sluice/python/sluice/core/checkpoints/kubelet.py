@@ -24,6 +24,8 @@ class KubeletCheckpoints(CheckpointDriver):
             return f"a pod of {pods.containers} containers cannot be dumped as one"
         if pods.gang:
             return pods.gang
+        if pods.refused:
+            return pods.refused
         return "" if node.kubelet else node.reason
 
     def restore_needs(self, source: str) -> RestoreNeeds:

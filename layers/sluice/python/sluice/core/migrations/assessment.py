@@ -11,7 +11,8 @@ from sluice.core.checkpoints.drivers import driver_of, usable_driver
 from sluice.core.checkpoints.fit import Bandwidth, CheckpointAction, CheckpointFit
 from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.at_risk import AtRisk
-from sluice.core.migrations.checkpointing import Checkpoint
+from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
+from sluice.core.migrations.lasting_failures import standing_cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,20 @@ def assess_checkpoint(
     left_ms: int,
     *,
     restores: bool = False,
+    refused: SaveFailure | None = None,
 ) -> CheckpointAssessment:
     """`machines`: inventory rows of all pods that would be saved together; `left_ms` of time.
 
     `kept`: earlier checkpoints, which tell what saving takes. A workload that `restores` another
-    checkpoint does not need what is on the machine.
+    checkpoint does not need what is on the machine. `refused`: why it could not be saved last time.
     """
     workload = at_risk.workload
     asked = driver_of(workload.options)
     containers = max(len(pod["spec"]["containers"]) for pod in at_risk.all_pods)
     gpus = sum(s.requests.get("nvidia.com/gpu", 0) for s in workload.pod_sets)
-    facts = PodFacts(containers=containers, gpus=gpus, gang=at_risk.no_set)
+    facts = PodFacts(
+        containers=containers, gpus=gpus, gang=at_risk.no_set, refused=_standing(refused)
+    )
     driver, unusable = usable_driver(asked, facts, common_capability(machines))
     together = gangs.most_on_one_node(at_risk.all_pods)  # the slowest node decides for all
     grace = checkpointing.grace_ms(workload.options, at_risk.pods)
@@ -68,6 +72,11 @@ def assess_checkpoint(
         numbers |= {"parts": len(saved), "nodes": len(machines)}
     names = tuple(sorted(pod["metadata"]["name"] for pod in saved))
     return CheckpointAssessment(driver.mode, fit, fit.sentence + why, numbers, grace, names)
+
+
+def _standing(refused: SaveFailure | None) -> str:
+    cause = standing_cause(refused.why) if refused else ""
+    return f"its trial failed: {cause}" if cause else ""
 
 
 def common_capability(machines: Sequence[Mapping[str, Any]]) -> Capability:

@@ -118,11 +118,24 @@ def _worth(checkpoint: Checkpoint) -> tuple[bool, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveFailure:
+    """Why a workload could not be saved, at the last try (`at` in epoch ms)."""
+
+    at: int
+    generation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointEntries:
-    """The checkpoints of one workload: listed ones, and those whose archives are to be removed."""
+    """The checkpoints of one workload: listed ones, and those whose archives are to be removed.
+
+    `refused`: the last try to save it, if that failed.
+    """
 
     kept: tuple[Checkpoint, ...] = ()
     dropped: tuple[Checkpoint, ...] = ()
+    refused: SaveFailure | None = None
 
     def keep(self, checkpoint: Checkpoint, retain: int, pinned: str) -> CheckpointEntries:
         if any(each.uri == checkpoint.uri for each in self.dropped):
@@ -133,7 +146,16 @@ class CheckpointEntries:
         known[checkpoint.uri] = checkpoint
         kept = tuple(retained(known.values(), retain, pinned))
         left = [each for uri, each in known.items() if uri not in {one.uri for one in kept}]
-        return CheckpointEntries(kept, (*self.dropped, *left))
+        failure = self.refused
+        refused = failure if failure and failure.at > checkpoint.at else None
+        return CheckpointEntries(kept, (*self.dropped, *left), refused)
+
+    def refuse(self, failure: SaveFailure) -> CheckpointEntries:
+        """It could not be saved; told again, or by an older answer, it changes nothing."""
+        known = max((each.at for each in self.kept), default=0)
+        if self.refused:
+            known = max(known, self.refused.at)
+        return replace(self, refused=failure) if failure.at > known else self
 
     def fail(self, source: str, generation: int, why: str) -> CheckpointEntries:
         """A run could not start from it; told again, it changes nothing."""
@@ -143,11 +165,11 @@ class CheckpointEntries:
         """All archives are to go; the lines stay, for the lineage."""
         going = [each for each in self.kept if not each.removed]
         lines = tuple(replace(each, removed=True) for each in self.kept)
-        return CheckpointEntries(lines, (*self.dropped, *going))
+        return CheckpointEntries(lines, (*self.dropped, *going), self.refused)
 
     def forget(self, removed: Iterable[Checkpoint]) -> CheckpointEntries:
         places = {each.uri for each in removed}
-        return CheckpointEntries(self.kept, tuple(e for e in self.dropped if e.uri not in places))
+        return replace(self, dropped=tuple(e for e in self.dropped if e.uri not in places))
 
 
 def _failed(checkpoint: Checkpoint, source: str, generation: int, why: str) -> Checkpoint:

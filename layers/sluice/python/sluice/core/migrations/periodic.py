@@ -23,6 +23,10 @@ from sluice.core.migrations.pod_annotations import LEAVING, ORDER, annotations_o
 
 SHORTEST_MS: Final = 60_000
 PREFIX: Final = "periodic-"
+TRIAL: Final = "trial-"
+TRIAL_MS: Final = 15_000
+"""So long after its start a workload is saved that never was, to know whether it can be."""
+TRIAL_REASON: Final = "to know whether it can be saved, and how fast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +123,29 @@ def due(
         marks = annotations_of(pod)
         if LEAVING in marks or (marks.get(ORDER) and ordered_result(pod) is None):
             return None
+    if _never_tried(workload, pods):
+        trial = workload.started_at + min(TRIAL_MS, every_ms)
+        return Due(f"{TRIAL}{workload.started_at}", trial, workload.started_at + every_ms)
     last = max(workload.started_at, workload.checkpoint_at, told_at(pods))
     rounds = max(1, (now - last) // every_ms)
     at = last + rounds * every_ms
     return Due(f"{PREFIX}{last}-{rounds}", at, at + every_ms)
 
 
+def _never_tried(workload: Workload, pods: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether nothing is known of how its processes can be saved."""
+    if not driver_of(workload.options).dumps or workload.checkpoint_at:
+        return False
+    return not all(annotations_of(pod).get(ORDER) for pod in pods)
+
+
 def borne(order: Due, pods: Iterable[Mapping[str, Any]]) -> bool:
     """Whether all pods have got this order."""
     return all(annotations_of(pod).get(ORDER) == order.name for pod in pods)
+
+
+def reason_of(order: Due, rhythm: Rhythm) -> str:
+    return TRIAL_REASON if order.name.startswith(TRIAL) else rhythm.reason
 
 
 def told_at(pods: Iterable[Mapping[str, Any]]) -> int:

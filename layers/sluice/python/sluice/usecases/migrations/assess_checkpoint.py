@@ -41,7 +41,14 @@ class AssessCheckpoint:
         Who `restores` another checkpoint does not want what is on the machine any more.
         """
         kept = self.migrations.checkpoints(each.workload.id)
-        return assess_checkpoint(each, self.rows(name, row, each), kept, left_ms, restores=restores)
+        return assess_checkpoint(
+            each,
+            self.rows(name, row, each),
+            kept,
+            left_ms,
+            restores=restores,
+            refused=self.migrations.refused(each.workload.id),
+        )
 
     def row_of(self, name: str, node: str) -> Mapping[str, Any]:
         """What the inventory says of a node; its name alone if it does not know it yet."""

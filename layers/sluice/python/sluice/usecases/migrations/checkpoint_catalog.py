@@ -10,11 +10,12 @@ from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations import checkpointing
-from sluice.core.migrations.checkpointing import Checkpoint
+from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
 from sluice.core.migrations.migration import PodCheckpoint, whole_checkpoint
 from sluice.errors import SluiceError
 from sluice.ports import Archives, Migrations, Nodes, Workloads
 
+MOST_WORDS = 1_000
 MOST_PIECES = 512
 """Archives in the catalogue of one workload, some 300 bytes each, of the 400 kB of an item."""
 
@@ -50,6 +51,10 @@ class CheckpointCatalog:
         if made.at > workload.checkpoint_at:  # else a migration's own was taken meanwhile
             self.workloads.apply([lifecycle.saved(workload, made.at, made.source)])
         return True
+
+    def refuse(self, workload: Workload, at: int, why: str) -> None:
+        """It could not be saved when that was tried last."""
+        self.migrations.refuse(workload.id, SaveFailure(at, workload.generation, why[:MOST_WORDS]))
 
     def cpu_of_source(self, workload: Workload) -> str:
         """On which machines a run can start from its checkpoint; empty: on any.

@@ -10,6 +10,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.record import Workload
 from sluice.core.migrations import gangs
+from sluice.core.migrations.lasting_failures import in_plain_words
 from sluice.core.migrations.migration import PodCheckpoint
 from sluice.core.migrations.migration_timeline import checkpoint_summary
 from sluice.core.migrations.pod_annotations import checkpoint_result, result_at
@@ -47,8 +48,10 @@ class RecordCheckpoint:
     def record_other(self, workload: Workload, pod: Document, done: PodCheckpoint | str) -> None:
         """A failure, or a signal that left no archive; at the time that the answer names."""
         if at := result_at(pod):
-            failed = isinstance(done, str)
-            what = "CheckpointFailed" if failed else "CheckpointSignalled"
+            what = "CheckpointFailed" if isinstance(done, str) else "CheckpointSignalled"
             of = f"{pod['metadata']['name']}: " if gangs.members(workload) > 1 else ""
-            message = f"{of}{done}" if failed else "the application was told to save itself"
+            message = "the application was told to save itself"
+            if isinstance(done, str):
+                message = f"{of}{in_plain_words(done)}"
+                self.catalog.refuse(workload, at, message)
             self.timeline.append([Happening(workload, at, what, message)])

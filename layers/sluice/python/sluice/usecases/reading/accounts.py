@@ -14,6 +14,7 @@ from sluice.core.config.model import StopPolicy
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.runs import first_admitted_at
+from sluice.core.migrations import checkpointing
 from sluice.core.passes.budget_charges import spent_now
 from sluice.core.passes.flavor_room import tree_in_use
 from sluice.core.scheduling.dominant_share import DominantShares
@@ -267,6 +268,10 @@ def _pool(key: tuple[str, str, str], nodes: Sequence[Mapping[str, Any]], gone: i
         "provisioning": len(nodes) - len(ready),
         "interrupted24h": gone,
         "requestedOfAllocatable": _use(nodes),
+        "saveProcesses": sum(checkpointing.capability(node).kubelet for node in ready),
+        "closeConnections": sum(
+            checkpointing.capability(node).closes_connections for node in ready
+        ),
         "costPerHourUsd": sum(prices) if prices else None,
     }
 

@@ -203,7 +203,10 @@ class Query:
         workload = self.find(caller, reference)
         known = {str(row.get("node")): row for row in self.nodes.of(workload.cluster)}
         names = sorted({node for node in self._nodes_now(workload) if node})
-        shown = ("instance", "type", "zone", "capacity_type", "nodepool", "checkpoint")
+        shown = (
+            *("instance", "type", "zone", "capacity_type", "nodepool"),
+            *("checkpoint", "connections"),
+        )
         return {
             "items": [
                 {"node": name}

@@ -49,7 +49,7 @@ class OrderCheckpoints:
                     "workload": workload.id,
                     "generation": workload.generation,
                     "order": order.name,
-                    "reason": rhythm.reason,
+                    "reason": periodic.reason_of(order, rhythm),
                 }
                 self.interruptions.send(request_event(CHECKPOINT_REQUESTED, order.at, detail))
         return next_look

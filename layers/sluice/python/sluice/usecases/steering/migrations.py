@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from sluice.core.checkpoints.driver import WorkKept
+from sluice.core.checkpoints.driver import Connections, WorkKept
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.migrations import checkpointing
@@ -20,7 +20,7 @@ from sluice.usecases.request_errors import ConflictError
 from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sluice.core.migrations.checkpointing import Checkpoint
     from sluice.ports import Archives, Clock, Interruptions, Migrations
@@ -46,7 +46,25 @@ class MigrationRequests:
         )
         sources = {each.source: each for each in kept}
         items = [_view(each) | {"from": _origin(each, sources)} for each in kept]
-        return {"items": items, "restoresFrom": workload.restore_from}
+        found: Json = {"items": items, "restoresFrom": workload.restore_from}
+        if driver_of(workload.options).dumps:
+            found["canBeSaved"] = self.can_be_saved(workload, kept)
+            if driver_of(workload.options).closes_connections:
+                machines = self.query.machines(caller, workload.id)["items"]
+                found["connections"] = _connections(workload, machines)
+        return found
+
+    def can_be_saved(self, workload: Workload, kept: Sequence[Checkpoint]) -> Json:
+        """What the last try to save it showed, periodic or on request; at first a trial.
+
+        `answer` is `yes` with `bytes` and `tookMs`, `no` with `why`, or `unknown`; `at` epoch ms.
+        """
+        if refused := self.migrations.refused(workload.id):
+            return {"answer": "no", "why": refused.why, "at": refused.at}
+        if not kept:
+            return {"answer": "unknown"}
+        last = max(kept, key=lambda each: each.at)
+        return {"answer": "yes", "bytes": last.size, "tookMs": last.took_ms, "at": last.at}
 
     def checkpoint(self, caller: Authority, reference: str) -> Json:
         """Save a running workload, which runs on."""
@@ -122,6 +140,18 @@ class MigrationRequests:
         about = {"workload": workload.id, "by": caller.who, **detail}
         self.interruptions.send(request_event(what, self.clock.now(), about))
         return self.query.workload(caller, workload.id) | {"result": result}
+
+
+def _connections(workload: Workload, machines: Sequence[Json]) -> str:
+    """What a checkpoint does with open TCP connections, in words."""
+    policy = workload.options.checkpoint
+    if policy and policy.connections is Connections.REFUSE:
+        return "it is not saved while it has any, as it asks"
+    known = [row for row in machines if row.get("instance")]
+    unable = [row["node"] for row in known if row.get("connections") != Connections.CLOSE]
+    if unable:
+        return f"it cannot be saved while it has any: {unable[0]} does not close them"
+    return "closed by a checkpoint"
 
 
 def _origin(checkpoint: Checkpoint, known: Mapping[str, Checkpoint]) -> str:
