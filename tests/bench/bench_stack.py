@@ -223,7 +223,7 @@ def main() -> None:
         through = chosen.jobs / (time.monotonic() - began)
         costs = meter.settled() - between
         meter.close()
-        succeeded = sum(bool(r.result.get("succeeded")) for r in records)
+        succeeded = sum(r.result.succeeded for r in records)
         print(
             f"through Sluice:   {succeeded} of {chosen.jobs} succeeded, {through:.1f}/s", flush=True
         )

@@ -64,7 +64,7 @@ def moves_in_peace(stack: Stack, mode: str, path: Path) -> tuple[str, str]:
     assert trace.attempts(ticks) <= 2, "two copies counted"
     again = trace.longest_break(ticks)
     assert again.after.step > LAST // 10, "it began from the start"
-    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert (record.generation, node in record.result.nodes) == (1, False)
     assert bool(record.restore_from) == (mode == "kubelet")
     used = audit(stack, queue)
     assert (used.most[queue, "spot|cpu"], set(used.usage.values())) == (1000, {0})
@@ -102,6 +102,6 @@ def test_both_hear_of_a_death_without_warning(stack: Stack, tmp_path: Path) -> N
     stack.await_released(queue)
 
     assert trace.attempts(trace.read(path)) == 2
-    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert (record.generation, node in record.result.nodes) == (1, False)
     used = audit(stack, queue)
     assert (used.most[queue, "spot|cpu"], set(used.usage.values())) == (1000, {0})

@@ -79,7 +79,7 @@ def test_a_pod_that_cedana_restores_is_adopted_and_goes_on(stack: Stack, service
     (record,) = stack.await_phase("SUCCEEDED", job)
 
     assert "-restored-" in name
-    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert (record.generation, node in record.result.nodes) == (1, False)
     assert record.restore_from.startswith("cedana://batch-1/")
     until("its log is kept", lambda: f"1/{name}/main" in stack.logs.list(job))
     log = stack.logs.get(job, 1, name, "main").decode()

@@ -84,7 +84,7 @@ def test_an_application_goes_on_from_its_own_checkpoint_on_another_machine(
     assert found["sum"] == SUM
     assert found["resumed_at"] > 1, "it started from the beginning"
     assert (record.generation, len(record.runs)) == (1, 2)
-    assert node not in record.result["nodes"]
+    assert node not in record.result.nodes
     told = stack.sluice("events", job)
     for what in ("InterruptionNoticed", "ReplacementReady", "SourceFenced", "Moved", "Resumed"):
         assert what in told
@@ -103,7 +103,7 @@ def test_a_dumped_process_goes_on_on_another_machine(stack: Stack, code: str) ->
 
     assert answer(stack, queue)["sum"] == SUM
     assert record.restore_from.startswith("s3://")
-    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert (record.generation, node in record.result.nodes) == (1, False)
     assert record.restore_from in stack.sluice("checkpoints", job, "-o", "json")
     stack.await_released(queue)
 
@@ -197,7 +197,7 @@ def test_work_on_a_machine_that_dies_without_notice_runs_again(stack: Stack, cod
     (record,) = stack.await_phase("SUCCEEDED", job)
 
     assert answer(stack, queue)["sum"] == SUM
-    assert (record.generation, node in record.result["nodes"]) == (1, False)
+    assert (record.generation, node in record.result.nodes) == (1, False)
     assert "%" in stack.sluice("logs", "--generation", "0", job), "its log went with the machine"
     stack.client("s3").head_object(**kept)  # a dead machine deletes nothing
     at = {line["what"]: line["at"] for line in stack.timeline(job)}

@@ -58,7 +58,7 @@ def test_a_jobset_is_admitted_as_one_runs_all_its_jobs_and_gives_its_quota_back(
 
     assert record.kind == "JobSet"
     assert {s.name: s.count for s in record.pod_sets} == {"leader": 1, "worker": 2}
-    assert [sorted(codes) for codes in record.result["exit_codes"].values()] == [["main"]] * 3
+    assert [sorted(codes) for codes in record.result.exit_codes.values()] == [["main"]] * 3
     until("three logs are kept", lambda: len(stack.logs.list(job)) == 3)
     printed = stack.logs.list(job)
     assert all(f"/w-{job}-g0-" in log for log in printed)
@@ -97,8 +97,8 @@ def test_a_jobset_with_a_failing_job_has_failed_and_says_which(stack: Stack) -> 
     stack.submit(set_of)
     (record,) = stack.await_phase("FAILED", id_of(set_of))
 
-    assert "-bad-0-" in record.result["message"]
-    assert "exited with 7" in record.result["message"]
+    assert "-bad-0-" in record.result.message
+    assert "exited with 7" in record.result.message
     stack.await_released(queue)
 
 

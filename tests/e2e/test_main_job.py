@@ -40,7 +40,7 @@ def test_a_submitted_job_runs_on_a_node_of_karpenter_and_leaves_its_result_in_s3
 
     written = stack.client("s3").get_object(Bucket=BUCKET, Key=f"{queue}/answer.json")
     assert json.loads(written["Body"].read()) == {"answer": 42}
-    (node,) = record.result["nodes"]
+    (node,) = record.result.nodes
     labels = stack.kubernetes.call("GET", f"/api/v1/nodes/{node}")["metadata"]["labels"]
     assert labels["karpenter.sh/nodepool"] == "spot"
     stack.await_released(queue)
@@ -198,8 +198,8 @@ def test_a_failure_keeps_its_exit_code_and_its_log_when_the_pod_is_gone(stack: S
     stack.kubernetes.call("DELETE", f"{path}?propagationPolicy=Background")
     until("its pod is gone", lambda: not stack.pods(job))
 
-    assert record.result["exit_codes"] == {pod["metadata"]["name"]: {"main": 3}}
-    assert "exited with 3" in record.result["message"]
+    assert record.result.exit_codes == {pod["metadata"]["name"]: {"main": 3}}
+    assert "exited with 3" in record.result.message
     assert "out of cheese" in stack.sluice("logs", job)
     stack.await_released(queue)
 
@@ -249,7 +249,7 @@ def test_bad_submissions_are_rejected_with_advice_and_leave_their_neighbours_alo
         for body in bad
     ]
     for record, advice in zip(stack.await_phase("REJECTED", *rejected), bad.values(), strict=True):
-        said = f"{record.errors} {record.reason['message']}"
+        said = f"{record.errors} {record.reason.message}"
         assert advice in said
     stack.await_released(queue)
 

@@ -23,4 +23,4 @@ def test_a_thousand_jobs_of_a_second_all_succeed_within_quota(stack: Stack) -> N
     assert sorted(found.admitted) == sorted(found.released) == sorted((job, 0) for job in jobs)
     assert found.most[queue, "spot|cpu"] <= 16_000
     assert set(found.usage.values()) == {0}
-    assert all(record.result["succeeded"] for record in records)
+    assert all(record.result.succeeded for record in records)

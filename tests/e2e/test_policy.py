@@ -268,7 +268,7 @@ def test_an_array_runs_as_many_as_it_allows_and_its_dependent_waits_for_all(stac
     assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (2, 4)
 
     before, after = stack.await_phase("SUCCEEDED", first, then)
-    assert len(before.result["exit_codes"]) == 4
+    assert len(before.result.exit_codes) == 4
     assert after.admitted_at >= before.finished_at
     assert emptied(stack, queue).most[queue, "spot|cpu"] == 2000
 
@@ -288,7 +288,7 @@ def test_patience_and_time_of_a_workload_end_where_it_says(stack: Stack) -> None
     (slow,) = stack.submit(a_workload(queue, *SLEEPS, deadlines={"maxRuntime": "2s"}))
 
     ended = stack.await_phase("CANCELLED", impatient, late)
-    assert [each.reason["code"] for each in ended] == [
+    assert [each.reason.code for each in ended] == [
         "CANCELLED:PendingPolicy",
         "MISCONFIGURATION:DeadlinePassed",
     ]

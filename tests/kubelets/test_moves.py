@@ -28,7 +28,7 @@ def test_a_process_survives_two_drills(stack: Stack) -> None:
     (record,) = stack.await_phase("SUCCEEDED", job)
 
     assert (record.generation, len(record.runs)) == (2, 3)
-    assert set(nodes).isdisjoint(record.result["nodes"])
+    assert set(nodes).isdisjoint(record.result.nodes)
     (pod,) = stack.pods(job)
     until("its log is kept", lambda: f"2/{pod['metadata']['name']}/main" in stack.logs.list(job))
     log = stack.logs.get(job, 2, pod["metadata"]["name"], "main").decode()

@@ -15,6 +15,7 @@ from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import unrecorded
 from sluice.core.lifecycle.indexes import index_keys
 from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload, after
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.run import MachineShare
 
 from tests.records import options_of
@@ -28,13 +29,13 @@ INDEXES = {
     "ran": ("ran",),
 }
 POD = "w-25pbcvsf6riuo-g0-vxfhg"
-RESULT = {
-    "succeeded": True,
-    "reason": "CompletionsReached",
-    "message": "Reached expected number of succeeded pods",
-    "exit_codes": {POD: {"main": 0}},
-    "nodes": ["ip-172-31-32-4.ec2.internal"],
-}
+RESULT = JobResult(
+    succeeded=True,
+    reason="CompletionsReached",
+    message="Reached expected number of succeeded pods",
+    exit_codes={POD: {"main": 0}},
+    nodes=("ip-172-31-32-4.ec2.internal",),
+)
 MACHINE = MachineShare(
     bound_at=NOW + 2 * SECOND,
     capacity="spot",

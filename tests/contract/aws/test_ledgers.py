@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import State, after
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.scheduling.past_usage import PastUsage, UsageStart
 from sluice.ports import MAX_CHANGES, CatalogEdit, Commit, Committed, LedgerState
 
@@ -157,7 +158,7 @@ def test_a_release_and_an_admission_share_one_transaction(ports: Ports) -> None:
     (a,) = ports.workloads.get_many(["a"])
     ports.workloads.apply([lifecycle.claim(a, "uid-1", NOW)])
     claimed = after(lifecycle.claim(a, "uid-1", NOW))
-    done = lifecycle.finish(claimed, {"succeeded": True}, NOW)
+    done = lifecycle.finish(claimed, JobResult(succeeded=True), NOW)
     ports.workloads.apply([done])
     commit = admission(ports, "b")
     both = (lifecycle.release(after(done), NOW), *commit.changes)

@@ -14,6 +14,7 @@ from sluice.adapters.sqs_dead_letters import SQSDeadLetters
 from sluice.adapters.sqs_queues import SQSCommands, SQSKicks
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.record import State
+from sluice.core.lifecycle.record_entries import StatusReason
 from sluice.errors import SluiceError
 from sluice.ports import DeadLetter
 
@@ -184,7 +185,7 @@ def test_happenings_reach_subscribers_as_cloud_events(client: Client) -> None:
     events.put_targets(
         Rule="all", EventBusName=bus, Targets=[{"Id": "queue", "Arn": arn["QueueArn"]}]
     )
-    rejected = a_workload("bad", state=State.REJECTED, reason={"code": "X", "message": "y"})
+    rejected = a_workload("bad", state=State.REJECTED, reason=StatusReason("X", "y"))
     lines = [Happening(a_workload(f"w{n}"), NOW, "Submitted", "hello") for n in range(11)]
 
     EventBridgeBus(events, bus).publish([*lines, Happening(rejected, NOW, "Rejected", "y")])

@@ -17,6 +17,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.record_entries import JobResult, StatusReason
 from sluice.core.lifecycle.run import Run
 from sluice.ports import Created
 
@@ -59,8 +60,8 @@ RICH = dispatched(
     dispatched_at=NOW + 1,
     started_at=NOW + 2,
     ready_pods=1,
-    result={"succeeded": False, "exit_codes": {"pod": {"main": 137}}},
-    reason={"code": "X", "message": "ünïcode ✓"},
+    result=JobResult(succeeded=False, exit_codes={"pod": {"main": 137}}),
+    reason=StatusReason("X", "ünïcode ✓"),
     restore_from="s3://bucket/checkpoint",
     runs=(Run(generation=2, outcome="migrate", ended_at=NOW),),
 )
@@ -196,7 +197,9 @@ def test_runs_are_appended_to_what_is_stored_not_to_what_was_read(ports: Ports) 
     first = Run(outcome="migrate")
     ports.workloads.create(replace(stale, runs=(first,)))
 
-    assert ports.workloads.apply([lifecycle.finish(stale, {"succeeded": True}, NOW)]) == [True]
+    assert ports.workloads.apply([lifecycle.finish(stale, JobResult(succeeded=True), NOW)]) == [
+        True
+    ]
 
     found = ports.workloads.get("w1")
     assert found is not None
@@ -290,7 +293,7 @@ def test_a_workload_is_in_the_indexes_of_its_state_and_in_no_other(ports: Ports)
     workload = then(lifecycle.hold(workload, on=False))
     workload = then(lifecycle.admit(workload, a_reservation(1), ROOT, NOW))
     workload = then(lifecycle.claim(workload, "uid-2", NOW))
-    workload = then(lifecycle.finish(workload, {"succeeded": True}, NOW))
+    workload = then(lifecycle.finish(workload, JobResult(succeeded=True), NOW))
     assert where() == (False, False, True)
     then(lifecycle.release(workload, NOW))
     assert where() == (False, False, False)
@@ -326,7 +329,7 @@ def test_who_has_run_and_is_on_no_cluster_is_found_by_the_end_of_its_last_run(po
     assert ran(f"{NOW + 1:013d}") == keys[1:]
     assert ran(keys[1] + "~") == keys[2:], "a page goes on above the last key of the one before"
 
-    assert ports.workloads.apply([lifecycle.finish(running, {"succeeded": True}, NOW + 9)])
+    assert ports.workloads.apply([lifecycle.finish(running, JobResult(succeeded=True), NOW + 9)])
     assert ran(keys[2] + "~") == [f"{NOW + 9:013d}#runs"]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from sluice.api.routes import Api
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.run import MachineShare
 from sluice.core.values.identity import workload_id
 from sluice.ports import CatalogEdit, StreamRecord
@@ -313,10 +314,9 @@ class ControlPlane(MemoryControlPlane):
     ) -> Workload:
         """The Job of a running workload ends; its quota is released."""
         record = self.workloads.rows[workload_id]
-        result: dict[str, Any] = {"succeeded": succeeded, "message": "exit code 0"}
-        result["nodes"] = list(nodes)
+        result = JobResult(succeeded=succeeded, message="exit code 0", nodes=tuple(nodes))
         if not succeeded:
-            result |= {"reason": "BackoffLimitExceeded", "message": "exit code 3"}
+            result = replace(result, reason="BackoffLimitExceeded", message="exit code 3")
         self.workloads.apply([lifecycle.finish(record, result, self.clock.now())])
         self.settle()
         return self.workloads.rows[workload_id]

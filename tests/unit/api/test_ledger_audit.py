@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.record_entries import JobResult
 
 from tests.unit.api.control_plane import RED, ControlPlane, native
 
@@ -59,7 +60,7 @@ def test_a_reservation_that_no_ledger_counts_is_told() -> None:
 def test_what_has_ended_and_waits_for_its_release_still_counts() -> None:
     plane, job = a_plane()
     record = plane.workloads.rows[job]
-    plane.workloads.apply([lifecycle.finish(record, {"succeeded": True}, plane.clock.now())])
+    plane.workloads.apply([lifecycle.finish(record, JobResult(succeeded=True), plane.clock.now())])
 
     assert ledger(plane, "company")["differences"] == 0
 

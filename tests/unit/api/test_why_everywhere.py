@@ -16,6 +16,7 @@ import pytest
 from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle.options import Dependency, DependencyCondition
 from sluice.core.lifecycle.record import Intent, IntentKind, Reservation, State, Workload
+from sluice.core.lifecycle.record_entries import NO_REASON, FieldError, JobResult, StatusReason
 from sluice.core.lifecycle.run import Run
 from sluice.core.values.reasons import Reason
 
@@ -56,11 +57,13 @@ def states(row: Workload, other: str, now: int) -> Iterator[tuple[str, Workload]
             stopping = replace(running, state=State.RECLAIMING, intent=intent, gone=gone)
             yield f"{kind.value}-{'gone' if gone else 'stopping'}", stopping
     ended = replace(row, state=State.FINISHED, started_at=now, finished_at=now)
-    yield "succeeded", replace(ended, result={"succeeded": True})
-    failed = {"succeeded": False, "reason": "BackoffLimitExceeded", "indexes": {}, "message": "x"}
+    yield "succeeded", replace(ended, result=JobResult(succeeded=True))
+    failed = JobResult(
+        succeeded=False, reason="BackoffLimitExceeded", message="x", indexes={"failed": "0"}
+    )
     yield "failed", replace(ended, result=failed)
     yield "cancelled", replace(row, state=State.CANCELLED, finished_at=now)
-    mistakes = ({"field": "spec", "message": "wrong"},)
+    mistakes = (FieldError("spec", "wrong"),)
     yield "rejected", replace(row, state=State.REJECTED, errors=mistakes)
 
 
@@ -108,7 +111,7 @@ def test_what_why_advises_is_accepted(state: str) -> None:
     record = dict(states(row, other, plane.clock.now()))[state]
     wrong = []
     for code in ("", *Reason):
-        why = {"code": str(code), "message": "a message"} if code else {}
+        why = StatusReason(str(code), "a message") if code else NO_REASON
         intent = replace(record.intent, reason=str(code)) if record.intent else None
         put = replace(record, reason=why, intent=intent)
         plane.workloads.rows[job] = put

@@ -40,7 +40,7 @@ def test_cancelling_a_pending_workload_takes_effect_at_once() -> None:
 
     assert result.exit_code == 0
     assert state(terminal.plane, waiting[0]) == "CANCELLED"
-    assert "typo" in terminal.plane.workloads.rows[waiting[0]].reason["message"]
+    assert "typo" in terminal.plane.workloads.rows[waiting[0]].reason.message
 
 
 def test_a_running_workload_keeps_its_quota_until_its_pods_are_gone() -> None:

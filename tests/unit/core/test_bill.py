@@ -27,6 +27,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.run import NO_MACHINE as NOTHING
 
 START, SECOND, HOUR = 1_800_000_000_000, 1_000, 3_600_000
@@ -160,7 +161,7 @@ class Life:
             over = [pod(n, m.name, at, e) for n, (m, at), e in zip(pods, bound, ends, strict=True)]
             shares = pod_shares(over, self.market.inventory)
             machine = ended_share(shares, self.workload.machine, len(pods), max(ends))
-            done = lifecycle.finish(self.workload, {"succeeded": True}, max(ends), machine)
+            done = lifecycle.finish(self.workload, JobResult(succeeded=True), max(ends), machine)
             self.change(done)
             return
         kind = IntentKind.PREEMPT if end == "preempt" else IntentKind.MIGRATE

@@ -21,6 +21,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.run import MachineShare, Run
 from sluice.core.lifecycle.runs import present_run
 from sluice.core.lifecycle.transitions import release
@@ -44,7 +45,7 @@ def ended(*runs: Run, succeeded: bool = True, **fields: Any) -> Workload:
     return Workload(
         "w", "w", "team", "team/q", State.FINISHED, created_at=START, runs=runs, pod_sets=PODS,
         generation=len(runs) - 1, finished_at=runs[-1].ended_at,
-        result={"succeeded": succeeded}, **fields,
+        result=JobResult(succeeded=succeeded), **fields,
     )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def histories(draw: st.DrawFn) -> Workload:
         options=options_of(
             {"checkpoint": {"mode": draw(st.sampled_from(["none", "application"]))}}
         ),
-        result={"succeeded": draw(st.booleans())},
+        result=JobResult(succeeded=draw(st.booleans())),
     )  # fmt: skip
 
 

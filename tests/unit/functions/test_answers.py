@@ -98,7 +98,7 @@ def test_ready_opens_the_workload(office: Office) -> None:
     assert office.hear(office.event()) == []
 
     assert (office.record.state, office.record.gated) == (State.ADMITTED, False)
-    assert office.record.answers[0]["message"] == "seat 4"
+    assert office.record.answers[0].message == "seat 4"
     assert office.told() == []
 
 

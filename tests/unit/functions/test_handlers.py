@@ -75,7 +75,7 @@ def test_submit_takes_the_senders_word_only_from_the_queue_of_events(
     plane.workloads.rows.clear()
     submit.handler(sqs(envelope, queue="events-control-QueuesSubmissions-1", **stranger), context)
     (record,) = plane.workloads.rows.values()
-    assert record.reason["code"] == "MISCONFIGURATION:PolicyDenied"
+    assert record.reason.code == "MISCONFIGURATION:PolicyDenied"
 
 
 def test_submit_gives_back_only_the_message_that_could_not_be_recorded(

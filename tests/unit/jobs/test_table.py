@@ -57,7 +57,7 @@ def test_an_end_is_told_by_the_conditions_of_the_row(kind: JobKind, well: bool) 
         job = {"kind": kind.kind, "metadata": {}, "spec": {}, "status": {"conditions": [condition]}}
         ended = job_status.outcome(job)
         assert ended is not None
-        assert ended["succeeded"] is well
+        assert ended.succeeded is well
         assert one not in others
 
 

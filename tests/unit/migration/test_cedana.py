@@ -104,7 +104,7 @@ def test_an_answer_that_is_lost_is_not_asked_for_again(town: Town) -> None:
     unasked(town)
     town.cedana.silent = True
     town.obey("w")
-    assert town.row("w").reason["message"] == "no answer"
+    assert town.row("w").reason.message == "no answer"
 
     town.cedana.silent = False
     town.pass_quietly(60)
@@ -204,7 +204,7 @@ def test_a_pod_that_comes_after_all_is_ended(town: Town) -> None:
 def test_an_administrators_word_ends_the_waiting(town: Town) -> None:
     asked(town)
     town.pass_quietly(300)
-    told = town.row("w").reason["message"]
+    told = town.row("w").reason.message
     assert VOID in told
     assert "w-w-g1-pod" in told
 
@@ -222,7 +222,7 @@ def test_a_token_that_is_refused_is_told_and_nothing_counts_as_asked(town: Town)
     unasked(town)
     town.cedana.refusing = CheckpointServiceRefused("HTTP 401")
     town.obey("w")
-    assert town.row("w").reason["message"] == "HTTP 401"
+    assert town.row("w").reason.message == "HTTP 401"
     assert restoring(pods(town)["w-w-g1-pod"]).source == ""
 
     town.cedana.refusing = None

@@ -12,6 +12,7 @@ from sluice.core.checkpoints.fit import MARGIN_MS, CheckpointAction
 from sluice.core.clusters.quarantine import Cause
 from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import IntentKind, State
+from sluice.core.lifecycle.record_entries import NO_REASON
 from sluice.core.lifecycle.run import Run
 from sluice.core.migrations.migration import Stage
 from sluice.usecases.migrations.stop_run import LEFT_BEHIND_MS
@@ -125,7 +126,7 @@ def test_who_was_interrupted_as_often_as_it_allows_ends_instead_of_moving(town: 
     town.observe()
     town.admit()
     ended = town.row("w")
-    assert (ended.state, ended.result["reason"]) == (State.FINISHED, "RECOVERY:BudgetExhausted")
+    assert (ended.state, ended.result.reason) == (State.FINISHED, "RECOVERY:BudgetExhausted")
 
 
 def test_a_node_that_no_inventory_knows_yet_is_found_in_the_cluster(town: Town) -> None:
@@ -177,7 +178,7 @@ def test_a_workload_that_asks_for_a_pause_keeps_its_quota_and_runs_again_after_i
         town.obey("w")
         waits = town.row("w")
         assert (waits.state, waits.generation, waits.gone) == (State.RECLAIMING, 0, True)
-        assert waits.reason["code"] == "RECOVERY:BackoffUntil"
+        assert waits.reason.code == "RECOVERY:BackoffUntil"
         assert waits.reservation is not None
         town.clock.pass_ms(14_000)
         town.tell()
@@ -190,7 +191,7 @@ def test_a_workload_that_asks_for_a_pause_keeps_its_quota_and_runs_again_after_i
     town.observe()
 
     town.tell()
-    assert town.row("w").reason == {}
+    assert town.row("w").reason == NO_REASON
     town.runs_once_more("w")
 
 

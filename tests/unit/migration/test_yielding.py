@@ -288,7 +288,7 @@ def test_who_ends_by_itself_in_the_middle_has_finished(town: Town) -> None:
     town.turn()
 
     assert town.row("w").state is State.FINISHED
-    assert town.row("w").result["succeeded"]
+    assert town.row("w").result.succeeded
     assert not town.row("w").reservation
 
 

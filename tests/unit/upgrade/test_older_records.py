@@ -86,7 +86,7 @@ def test_work_under_way_goes_on_and_ends_once(stored: dict[str, Any]) -> None:
     town.pass_quietly(60)
 
     assert town.row("w").state is State.FINISHED
-    assert town.row("w").result["succeeded"]
+    assert town.row("w").result.succeeded
     assert town.row("waits").state is State.DISPATCHED, "the quota of the first came back"
 
 

@@ -8,6 +8,7 @@ import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import happenings
 from sluice.core.lifecycle.record import Intent, IntentKind, State
+from sluice.core.lifecycle.record_entries import NO_REASON, StatusReason
 from sluice.errors import ClusterError, ClusterForbidden, ManifestMissing
 
 from tests.fakes import FakeKubernetes
@@ -84,15 +85,15 @@ def test_a_right_that_we_lack_is_told_in_the_record_once_and_forgotten_with_the_
             plane.act(kubernetes)(CLUSTER, ["w1"])
 
     record = plane.record()
-    told = {"code": "MISCONFIGURATION:MissingRight", "message": 'cannot create resource "jobs"'}
+    told = StatusReason("MISCONFIGURATION:MissingRight", 'cannot create resource "jobs"')
     assert (record.state, record.reason) == (State.ADMITTED, told)
     assert len(plane.workloads.changed) == 2  # the record itself, and one remark
     lines = [*happenings(*plane.workloads.changed[-1], 1)]
-    assert [(line.what, line.message) for line in lines] == [("Hindered", told["message"])]
+    assert [(line.what, line.message) for line in lines] == [("Hindered", told.message)]
 
     plane.act()(CLUSTER, ["w1"])
 
-    assert (plane.record().state, plane.record().reason) == (State.DISPATCHED, {})
+    assert (plane.record().state, plane.record().reason) == (State.DISPATCHED, NO_REASON)
 
 
 def test_one_whose_manifest_is_not_there_does_not_keep_its_neighbours() -> None:
@@ -377,7 +378,7 @@ def test_a_job_that_ended_before_it_could_be_stopped_is_finished_not_cancelled()
     plane.act()(CLUSTER, ["w1"])
 
     record = plane.record()
-    assert (record.state, record.result["succeeded"]) == (State.FINISHED, True)
+    assert (record.state, record.result.succeeded) == (State.FINISHED, True)
     assert record.reservation is not None, "only admit gives quota back"
 
 

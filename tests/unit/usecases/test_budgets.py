@@ -12,6 +12,7 @@ from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.job_assessment import assess_job
 from sluice.core.config.budget import HOUR_MS
 from sluice.core.lifecycle.record import Intent, IntentKind, State
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.transitions import claim, finish, reclaim
 from sluice.ports import CatalogEdit
 from sluice.usecases.fleet import beat
@@ -89,7 +90,7 @@ def test_what_ended_sooner_gives_the_rest_back_for_others() -> None:
         plane.clock.pass_ms(HOUR_MS // 4)
         started = plane.record(name)
         assert plane.workloads.apply([claim(started, f"u-{name}", plane.clock.now())]) == [True]
-        ended = finish(plane.record(name), {"succeeded": True}, plane.clock.now())
+        ended = finish(plane.record(name), JobResult(succeeded=True), plane.clock.now())
         assert plane.workloads.apply([ended]) == [True]
 
     plane.admit()(ROOT)
@@ -168,7 +169,7 @@ def test_without_a_price_nothing_is_admitted_and_the_reason_says_what_to_state()
     plane.nodes.put_many(CLUSTER, inventory)
     plane.clock.pass_ms(60_001)
     plane.admit()(ROOT)
-    assert plane.record("a").charges[0]["microusd"] == 100_000, "a quarter of the machine"
+    assert plane.record("a").charges[0].microusd == 100_000, "a quarter of the machine"
 
 
 def test_a_lost_race_charges_nobody() -> None:
@@ -237,7 +238,7 @@ def test_a_workload_that_has_cost_as_much_as_it_may_is_stopped_and_has_failed() 
     plane.workloads.write(replace(plane.record("a"), gone=True))
     plane.admit()(ROOT)
     ended = plane.record("a")
-    assert (ended.state, ended.result["reason"]) == (State.FINISHED, "QUOTA:CostLimit")
+    assert (ended.state, ended.result.reason) == (State.FINISHED, "QUOTA:CostLimit")
 
 
 def test_what_earlier_runs_have_cost_counts_too_and_the_time_between_them_does_not() -> None:
@@ -267,7 +268,7 @@ def test_its_own_budget_leaves_the_accounts_of_queues_as_they_are() -> None:
     submit(plane, "a", options={"max_cost_cents": 1})
 
     assert plane.record("a").state is State.ADMITTED
-    assert {c["budget"]: c["microusd"] for c in plane.record("a").charges} == {
+    assert {c.budget: c.microusd for c in plane.record("a").charges} == {
         "": 0,
         "monthly": DOLLAR // 2,
     }

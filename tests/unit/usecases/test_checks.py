@@ -9,6 +9,7 @@ import pytest
 from sluice.core.config.model import CheckState
 from sluice.core.lifecycle.checks import states, token
 from sluice.core.lifecycle.record import IntentKind, State, Workload, phase
+from sluice.core.lifecycle.record_entries import CheckAnswer, StatusReason
 from sluice.core.lifecycle.runs import ordering_time
 from sluice.core.lifecycle.transitions import answer, claim, hold
 from sluice.ports import CatalogEdit, StreamRecord
@@ -102,10 +103,9 @@ def test_retry_gives_the_quota_back_for_a_while_and_asks_again() -> None:
     record = stopped(plane)
 
     assert (record.state, record.generation) == (State.PENDING, 1)
-    assert record.reason == {
-        "code": "HELD:AdmissionCheck",
-        "message": "admission check approval asks to try again: not before noon",
-    }
+    assert record.reason == StatusReason(
+        "HELD:AdmissionCheck", "admission check approval asks to try again: not before noon"
+    )
     assert plane.ledgers.read(ROOT).usage == {}
     assert record.not_before == plane.clock.now() + 60_000
     assert record.created_at < ordering_time(record) == record.runs[-1].ended_at
@@ -138,7 +138,7 @@ def test_rejected_deactivates_it_until_somebody_releases_it() -> None:
     record = stopped(plane)
 
     assert (record.state, record.held, record.generation) == (State.PENDING, True, 1)
-    assert record.reason["message"] == "admission check approval rejected it: no budget code"
+    assert record.reason.message == "admission check approval rejected it: no budget code"
     assert plane.ledgers.read(ROOT).usage == {}
     plane.admit()(ROOT)
     assert plane.record().state is State.PENDING
@@ -213,8 +213,7 @@ def test_a_check_that_nobody_answers_makes_its_queue_inactive(
 def test_the_event_that_asks_carries_a_token_and_the_answer_kicks() -> None:
     plane = a_plane(check("approval"))
     gated = reserved(plane)
-    said = replace(gated, answers=({"check": "approval", "state": "Ready", "at": 7,
-                                    "generation": 0, "message": "go"},))  # fmt: skip
+    said = replace(gated, answers=(CheckAnswer("approval", "Ready", 7, 0, "go"),))
     open_ = replace(said, gated=False)
     kicks, commands, told = RecordedKicks(), RecordedCommands(), RecordedTimeline()
 
@@ -277,5 +276,5 @@ def test_a_stopped_queue_takes_back_what_only_waits_for_its_checks() -> None:
     record = stopped(plane)
 
     assert (record.state, record.held, record.reservation) == (State.PENDING, False, None)
-    assert record.reason["code"] == "HELD:QueueCordoned"
+    assert record.reason.code == "HELD:QueueCordoned"
     assert plane.ledgers.read(ROOT).usage == {}

@@ -9,8 +9,10 @@ import pytest
 from sluice.adapters.eventbridge_bus import EventBridgeBus
 from sluice.core.lifecycle.completion import LOST_MS, MAX_CAUSE, MAX_OUTPUT, Failure, Success
 from sluice.core.lifecycle.record import State
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.transitions import finish
 from sluice.core.values.identity import workload_id
+from sluice.core.values.plain import to_plain
 from sluice.usecases.upkeep.complete import Complete
 from sluice.usecases.upkeep.unanswered import MINUTE_MS, Unanswered
 
@@ -98,7 +100,7 @@ def test_success_carries_name_results_and_exit_codes() -> None:
     assert TOKEN in flow.tasks.waiting, "nobody is told before the end"
 
     record = flow.plane.workloads.rows[job]
-    result = {"succeeded": True, "exit_codes": {"train-0": {"main": 0}}}
+    result = JobResult(succeeded=True, exit_codes={"train-0": {"main": 0}})
     flow.plane.workloads.apply([finish(record, result, flow.plane.clock.now())])
     flow.plane.settle()
     flow.deliver()
@@ -188,7 +190,7 @@ def test_a_rejected_submission_fails_its_task_at_once(
     (record,) = flow.plane.workloads.rows.values()
     assert record.state is State.REJECTED
     assert flow.told()["error"] == error or error is None
-    assert flow.told()["errors"] == list(record.errors)
+    assert flow.told()["errors"] == to_plain(record.errors)
     assert flow.plane.tokens.rows == {}
 
 
@@ -294,7 +296,7 @@ def test_answers_keep_to_the_limits_of_step_functions() -> None:
     record = flow.plane.run(job)
     codes = {f"pod-{n:06d}": {"main": 0} for n in range(20_000)}
     flow.plane.workloads.apply(
-        [finish(record, {"succeeded": True, "exit_codes": codes}, flow.plane.clock.now())]
+        [finish(record, JobResult(succeeded=True, exit_codes=codes), flow.plane.clock.now())]
     )
     flow.plane.settle()
     flow.deliver()

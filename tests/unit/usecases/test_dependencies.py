@@ -10,6 +10,7 @@ from sluice.core.lifecycle import dependencies
 from sluice.core.lifecycle.dependencies import SETTLED_MS, UNKNOWN_MS
 from sluice.core.lifecycle.indexes import blocked_key, index_keys
 from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.record_entries import JobResult, StatusReason
 from sluice.core.lifecycle.transitions import hold, unblock
 
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_document, a_message, a_workload
@@ -25,7 +26,7 @@ def waiting(workload_id: str = "w2", **options: Any) -> Workload:
 
 
 def ended(workload_id: str = "w1", *, well: bool = True, **fields: Any) -> Workload:
-    result = {"succeeded": well}
+    result = JobResult(succeeded=well)
     return a_workload(workload_id, **{"state": State.FINISHED, "result": result, **fields})
 
 
@@ -43,10 +44,7 @@ def test_it_waits_outside_its_queue_and_says_for_whom() -> None:
     assert plane.record("w1").state is State.ADMITTED
     assert record.state is State.PENDING
     assert index_keys(record)["inbox"] == blocked_key(NAMESPACE)
-    assert record.reason == {
-        "code": "DEPENDENCY:WaitingFor",
-        "message": "needs w1 to succeed",
-    }
+    assert record.reason == StatusReason("DEPENDENCY:WaitingFor", "needs w1 to succeed")
 
 
 def test_it_starts_in_the_very_pass_that_hears_of_the_end() -> None:
@@ -83,7 +81,9 @@ def test_all_of_them_have_to_end() -> None:
     plane = decided(Plane(), ended("x"), a_workload("y"), waiting(**on("x", "y")))
     assert plane.record("w2").blocked
 
-    plane.workloads.write(replace(plane.record("y"), state=State.FINISHED, result={"succeeded": 1}))
+    plane.workloads.write(
+        replace(plane.record("y"), state=State.FINISHED, result=JobResult(succeeded=True))
+    )
     plane.admit()(ROOT)
 
     assert plane.record("w2").state is State.ADMITTED
@@ -93,13 +93,13 @@ def test_an_end_that_rules_it_out_goes_down_the_whole_chain_with_its_reason() ->
     chain = [waiting("b", **on("a")), waiting("c", **on("b"))]
     plane = decided(Plane(), ended("a", well=False, name="prepare"), *chain)
 
-    assert plane.record("b").reason == {
-        "code": "DEPENDENCY:NeverSatisfied",
-        "message": "waited for a to succeed, which ended as FAILED; "
+    assert plane.record("b").reason == StatusReason(
+        "DEPENDENCY:NeverSatisfied",
+        "waited for a to succeed, which ended as FAILED; "
         "submit it again under a new key once that is mended",
-    }
+    )
     assert plane.record("c").state is State.CANCELLED
-    assert "ended as CANCELLED" in plane.record("c").reason["message"]
+    assert "ended as CANCELLED" in plane.record("c").reason.message
 
 
 def test_whom_nobody_submitted_is_awaited_for_a_while_and_then_named_as_the_mistake() -> None:
@@ -110,13 +110,13 @@ def test_whom_nobody_submitted_is_awaited_for_a_while_and_then_named_as_the_mist
     plane.admit()(ROOT)
 
     record = plane.record("w2")
-    assert (record.state, record.reason["code"]) == (
+    assert (record.state, record.reason.code) == (
         State.REJECTED,
         "MISCONFIGURATION:UnknownDependency",
     )
     (error,) = record.errors
-    assert error["field"] == "spec.dependsOn[0].id"
-    assert "no workload nobody was submitted to namespace team before" in error["message"]
+    assert error.field == "spec.dependsOn[0].id"
+    assert "no workload nobody was submitted to namespace team before" in error.message
 
 
 def test_workloads_of_other_namespaces_are_nobodys_dependencies() -> None:
@@ -135,8 +135,8 @@ def test_who_waits_for_himself_is_rejected_with_the_way_round(length: int) -> No
         record = plane.record(name)
         way = " → ".join([*names[n:], *names[: n + 1]])
         assert record.state is State.REJECTED
-        assert record.reason["code"] == "MISCONFIGURATION:DependencyCycle"
-        assert f"waits for itself: {way};" in record.reason["message"]
+        assert record.reason.code == "MISCONFIGURATION:DependencyCycle"
+        assert f"waits for itself: {way};" in record.reason.message
     assert plane.record("z").state is State.CANCELLED, "it stood outside of the circle"
 
 
@@ -167,7 +167,7 @@ def test_whom_a_name_means_is_remembered() -> None:
     plane.admit()(ROOT)
 
     assert plane.record("w2").options.depends_on[0].id == "w1"
-    assert plane.record("w2").reason["message"] == "needs prepare (w1) to succeed"
+    assert plane.record("w2").reason.message == "needs prepare (w1) to succeed"
     assert len(plane.workloads.changed) == writes, "nothing new, nothing written"
 
 

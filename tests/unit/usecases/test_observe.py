@@ -14,6 +14,7 @@ import pytest
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
+from sluice.core.lifecycle.record_entries import StatusReason
 from sluice.core.lifecycle.run import NO_MACHINE, Run
 from sluice.errors import ClusterError
 from sluice.usecases.reading.explain import settled
@@ -57,11 +58,11 @@ def test_a_job_that_ended_finishes_its_workload_and_keeps_the_quota_for_admit(
     plane.look()
 
     record = plane.record()
-    assert (record.state, record.result["succeeded"]) == (State.FINISHED, succeeded)
-    assert record.result["exit_codes"] == {POD: {"main": code}}
+    assert (record.state, record.result.succeeded) == (State.FINISHED, succeeded)
+    assert record.result.exit_codes == {POD: {"main": code}}
     assert record.finished_at == plane.clock.now()
     assert record.reservation is not None
-    assert ("exited with 3" in record.result["message"]) is not succeeded
+    assert ("exited with 3" in record.result.message) is not succeeded
     assert plane.logs.list("w1") == [f"0/{POD}/main"]
 
 
@@ -77,7 +78,7 @@ def test_a_job_that_ran_too_long_says_so_and_not_how_its_pods_obeyed() -> None:
     plane.look()
 
     message = "it ran longer than the 60 s of deadlines.maxRuntime (DeadlineExceeded)"
-    assert plane.record().result["message"] == message
+    assert plane.record().result.message == message
 
 
 def test_the_end_of_an_array_says_which_of_its_members_did_what() -> None:
@@ -91,7 +92,7 @@ def test_the_end_of_an_array_says_which_of_its_members_did_what() -> None:
 
     plane.look()
 
-    assert plane.record().result["indexes"] == {
+    assert plane.record().result.indexes == {
         "completed": "0,2-4,7",
         "failed": "1,5-6",
         "unfinished": "8-11",
@@ -388,7 +389,7 @@ def test_a_container_that_cannot_be_made_is_told_and_waited_for(word: str) -> No
     assert told.state is State.DISPATCHED
     advice = "create secret token in its namespace, or name another one"
     message = f'{word}: container main: secret "token" not found; {advice}'
-    assert told.reason == {"code": "MISCONFIGURATION:ContainerStart", "message": message}
+    assert told.reason == StatusReason("MISCONFIGURATION:ContainerStart", message)
     assert message in settled(told)
 
     cannot_start(plane, word, "another attempt, other words")
@@ -492,7 +493,7 @@ def test_what_a_node_cannot_prepare_is_told_with_what_to_change(
 
     told = plane.record()
     assert told.state is State.DISPATCHED
-    assert told.reason == {"code": code, "message": f"{word}: {said}{advice}"}
+    assert told.reason == StatusReason(code, f"{word}: {said}{advice}")
     plane.clock.pass_ms(LATE)
     plane.look()
     intent = plane.record().intent
@@ -511,7 +512,7 @@ def test_the_cause_counts_more_than_its_repetition_and_the_newest_more_than_the_
 
     plane.look()
 
-    assert 'secret "new" not found' in plane.record().reason["message"]
+    assert 'secret "new" not found' in plane.record().reason.message
 
 
 def test_a_pod_that_is_prepared_without_a_warning_is_waited_for() -> None:
@@ -606,8 +607,8 @@ def test_a_claim_that_is_not_there_is_told_before_there_is_a_node() -> None:
     plane.look()
 
     told = plane.record().reason
-    assert told["code"] == "MISCONFIGURATION:VolumeMount"
-    assert told["message"].endswith(
+    assert told.code == "MISCONFIGURATION:VolumeMount"
+    assert told.message.endswith(
         "create persistentvolumeclaim data in its namespace, or name another one"
     )
 

@@ -53,8 +53,8 @@ def test_who_may_not_wait_longer_is_cancelled_and_says_for_what_it_waited() -> N
     later(plane, MINUTE + 1)  # a pass looks again at those it has parked once a minute
 
     ended = plane.record()
-    assert (ended.state, ended.reason["code"]) == (State.CANCELLED, "CANCELLED:PendingPolicy")
-    assert ended.reason["message"].startswith("Cancel after 60 s of waiting: ")
+    assert (ended.state, ended.reason.code) == (State.CANCELLED, "CANCELLED:PendingPolicy")
+    assert ended.reason.message.startswith("Cancel after 60 s of waiting: ")
     assert ended.waits == ()
 
 
@@ -91,7 +91,7 @@ def test_who_waits_too_long_rises_to_the_class_that_it_named() -> None:
 
     risen = plane.record()
     assert (risen.state, risen.priority) == (State.PENDING, 500)
-    assert risen.waits[0]["message"].endswith("its priority is 500 now (urgent)")
+    assert risen.waits[0].message.endswith("its priority is 500 now (urgent)")
     assert wants_kick(StreamRecord(replace(risen, waits=()), risen, 0)), "it may fit now"
     later(plane, MINUTE + 1)
     assert len(plane.record().waits) == 1, "once in each stay"

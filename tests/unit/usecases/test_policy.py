@@ -400,7 +400,7 @@ def test_who_waited_longer_than_its_deadline_is_cancelled_and_says_why() -> None
     plane.admit()(ROOT)
 
     late = plane.record("x001")
-    assert (late.state, late.reason["code"]) == (
+    assert (late.state, late.reason.code) == (
         State.CANCELLED,
         "MISCONFIGURATION:DeadlinePassed",
     )

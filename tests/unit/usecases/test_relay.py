@@ -8,6 +8,7 @@ import pytest
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import in_order, story
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
+from sluice.core.lifecycle.record_entries import JobResult, StatusReason
 from sluice.ports import StreamRecord
 from sluice.usecases.upkeep.relay import Relay
 
@@ -43,11 +44,11 @@ RECLAIMING = replace(
 )
 MIGRATING = replace(RECLAIMING, intent=Intent(IntentKind.MIGRATE, "X"))
 GONE = replace(RECLAIMING, gone=True)
-FINISHED = replace(DISPATCHED, state=State.FINISHED, result={"succeeded": True})
+FINISHED = replace(DISPATCHED, state=State.FINISHED, result=JobResult(succeeded=True))
 RELEASED = replace(FINISHED, reservation=None)
 HELD = replace(PENDING, held=True)
 BLOCKED = replace(PENDING, blocked=True)
-AGAIN = replace(a_workload(generation=1), reason={"code": "X", "message": "why"})
+AGAIN = replace(a_workload(generation=1), reason=StatusReason("X", "why"))
 
 CASES = [
     ("submitted", None, PENDING, [ROOT], False, ["Submitted"]),
@@ -140,7 +141,7 @@ def test_every_transition_of_the_life_is_told() -> None:
     ]  # fmt: skip
 
 
-SUCCESS = {"succeeded": True, "reason": "CompletionsReached", "message": "as expected"}
+SUCCESS = JobResult(succeeded=True, reason="CompletionsReached", message="as expected")
 
 
 def lived(*turns: str) -> list[Workload]:

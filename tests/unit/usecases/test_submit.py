@@ -111,7 +111,7 @@ def test_d3_a_record_that_no_transaction_could_take_with_others_is_rejected() ->
 
     assert (outcome.accepted, outcome.rejected) == (0, 1)
     (record,) = rows(plane)
-    assert "shorten the labels" in record.reason["message"]
+    assert "shorten the labels" in record.reason.message
 
 
 def test_cedana_is_accepted_as_soon_as_a_cluster_has_it() -> None:
@@ -241,8 +241,8 @@ def test_a_bad_message_is_a_rejected_record_and_its_neighbours_are_fine(
 
     assert (outcome.accepted, outcome.rejected, outcome.failed) == (2, 1, ()), what
     (record,) = (row for row in rows(plane) if row.state is State.REJECTED)
-    assert record.reason["code"] == code
-    assert advice in record.reason["message"]
+    assert record.reason.code == code
+    assert advice in record.reason.message
     assert record.errors
     assert record.finished_at == plane.clock.now()
     assert len(plane.manifests.rows) == 2
@@ -260,9 +260,9 @@ def test_a_rejected_submission_shows_all_its_errors() -> None:
     plane.submit()([a_message(a_document(resources={"cpu": "x"}, command="true", extra=1))])
 
     (record,) = rows(plane)
-    fields = [error["field"] for error in record.errors]
+    fields = [error.field for error in record.errors]
     assert {"spec.resources.cpu", "spec.command", "spec.extra"} <= set(fields)
-    assert f"(and {len(fields) - 1} more)" in record.reason["message"]
+    assert f"(and {len(fields) - 1} more)" in record.reason.message
 
 
 @pytest.mark.parametrize("sender", ["AROAOTHER:AROATEAM", "AROAOTHER:admin", "", "AROATEA"])
@@ -273,7 +273,7 @@ def test_an_unknown_sender_is_told_so_and_nothing_of_the_body_is_kept(sender: st
 
     assert (outcome.accepted, outcome.rejected) == (0, 1)
     (record,) = rows(plane)
-    assert record.reason["code"] == "MISCONFIGURATION:PolicyDenied"
+    assert record.reason.code == "MISCONFIGURATION:PolicyDenied"
     assert (record.name, record.namespace, record.queue) == ("", "", "/-")
     assert plane.manifests.rows == {}
 
@@ -303,8 +303,8 @@ def test_a_key_that_is_used_again_for_another_body_is_a_visible_conflict() -> No
     assert plane.record(first.id) == first
     (conflict,) = (row for row in rows(plane) if row.id != first.id)
     assert conflict.state is State.REJECTED
-    assert conflict.reason["code"] == "MISCONFIGURATION:KeyReused"
-    assert first.id in conflict.reason["message"]
+    assert conflict.reason.code == "MISCONFIGURATION:KeyReused"
+    assert first.id in conflict.reason.message
 
 
 def test_of_two_bodies_under_one_key_in_one_batch_one_wins() -> None:
@@ -415,8 +415,8 @@ def test_a_tenant_may_have_so_many_waiting_and_the_next_is_visibly_rejected() ->
 
     assert (done.accepted, done.rejected) == (2, 1)
     (capped,) = [w for w in plane.workloads.rows.values() if w.state is State.REJECTED]
-    assert capped.reason["code"] == "QUOTA:PendingCap"
-    assert "has 2 workloads waiting already" in capped.reason["message"]
+    assert capped.reason.code == "QUOTA:PendingCap"
+    assert "has 2 workloads waiting already" in capped.reason.message
 
     plane.admit()(ROOT)
     plane.clock.pass_ms(10_000)

@@ -627,8 +627,9 @@ class World(MemoryControlPlane):
                 found = order in w.restore_from or w.restore_from in kept
                 assert found, f"seed {self.seed}: what was saved is given away"
         for w in self.workloads.rows.values():
-            if w.state is State.FINISHED and "exit_codes" in w.result:
-                failed = not w.result["succeeded"]
+            of_its_job = ":" not in w.result.reason  # the codes of Sluice have one
+            if w.state is State.FINISHED and of_its_job:
+                failed = not w.result.succeeded
                 own = (w.id, w.generation) in self.failed_by_itself
                 assert own or not failed, f"seed {self.seed}: ended by its own deletion"
         for workload_id in running:

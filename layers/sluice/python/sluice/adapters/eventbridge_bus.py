@@ -62,7 +62,7 @@ class EventBridgeBus:
                 "queue": workload.queue,
                 "generation": workload.generation,
                 "phase": phase(workload),
-                "reason": dict(workload.reason),
+                "reason": workload.reason.as_json(),
                 "message": happening.message,
                 **(happening.detail if what in IN_FULL else {}),
                 **({"completion": workload.task_key} if ends and workload.task else {}),

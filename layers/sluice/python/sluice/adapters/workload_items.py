@@ -18,6 +18,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     after,
 )
+from sluice.core.lifecycle.record_entries import NO_RESULT
 from sluice.core.lifecycle.run import EVERY_RUN, Run
 from sluice.core.values.plain import from_stored, to_plain
 
@@ -42,7 +43,7 @@ def stored(name: str, value: object, record: Workload) -> Any:
         return _lean(to_plain(value), OF_THE_RESERVATION, record)
     if name == "runs" and isinstance(value, tuple):
         return [_lean_run(run, record) for run in value]
-    return to_plain(value)
+    return {} if value == NO_RESULT else to_plain(value)
 
 
 def _lean_run(run: Run, record: Workload) -> Any:

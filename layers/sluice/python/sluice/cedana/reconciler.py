@@ -199,5 +199,5 @@ class CedanaReconciler:
     def tell_of_waiting(self, workload: Workload, stand_in: Document, asked: Restoring) -> None:
         told = cedana.waiting(stand_in, asked)
         late = self.clock.now() - asked.at > cedana.TELL_MS
-        if late and workload.reason.get("message") != told:
+        if late and workload.reason.message != told:
             self.workloads.apply([lifecycle.hinder(workload, Reason.RESTORING_CHECKPOINT, told)])

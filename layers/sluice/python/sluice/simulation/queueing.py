@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import dependencies, pending_policy
 from sluice.core.lifecycle.record import TERMINAL, Change, State, after
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.passes.pending_deadline import expire, is_late
 from sluice.core.scheduling.plan import Refusal
 from sluice.core.values.reasons import Reason
@@ -103,7 +104,7 @@ class Queueing:
         """Lets those in who waited for its end."""
         if job.workload.id in self._targets:
             self.records[job.workload.id] = replace(
-                self.record(job), state=State.FINISHED, result={"succeeded": succeeded}
+                self.record(job), state=State.FINISHED, result=JobResult(succeeded=succeeded)
             )
         self._let_in(now_ms)
 
@@ -128,7 +129,7 @@ class Queueing:
         if record.state in TERMINAL:
             reason = record.reason
             self.outcome.ended.append(
-                EndedJob(job, now_ms, record.state.value, reason["code"], reason["message"])
+                EndedJob(job, now_ms, record.state.value, reason.code, reason.message)
             )
 
     def _review_at(self, at_ms: int, job: Job, generation: int) -> None:
@@ -202,6 +203,6 @@ class Queueing:
         """Those who wait for others to end, or for a check to be asked again."""
         for name, job in self._blocked.items():
             reason, queue = self.record(job).reason, job.workload.cluster_queue
-            yield job, Refusal(name, queue, Reason(reason["code"]), reason["message"], 0)
+            yield job, Refusal(name, queue, Reason(reason.code), reason.message, 0)
         for name, refusal in self.outside.items():
             yield self._jobs[name], refusal

@@ -12,6 +12,7 @@ from sluice.core.lifecycle import checks, dependencies
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.lifecycle.reservations import total
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
+from sluice.core.values.plain import to_plain
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Action, Reason
 
@@ -41,24 +42,31 @@ class Refusals:
         if workload.gated:
             return reason(Reason.ADMISSION_CHECK, checks.waits_for(workload))
         if workload.state is not State.PENDING:
-            return reason(**workload.reason) if workload.reason.get("code") else None
-        if workload.held and workload.reason.get("code") == Reason.ADMISSION_CHECK:
-            said = workload.reason["message"]
+            return (
+                reason(workload.reason.code, workload.reason.message)
+                if workload.reason.code
+                else None
+            )
+        if workload.held and workload.reason.code == Reason.ADMISSION_CHECK:
+            said = workload.reason.message
             told = reason(Reason.ADMISSION_CHECK, f"{said}; `sluice release` asks again")
             return told | {"action": Action.RELEASE.value}
         if workload.held:
             return reason(Reason.HELD_BY_USER, "held; `sluice release` lets it queue again")
         if workload.blocked:
             waits = dependencies.waits_for(workload.options.depends_on)
-            return reason(**(workload.reason or waits))
+            why = workload.reason or waits
+            return reason(why.code, why.message)
         if workload.not_before > now:
             seconds = (workload.not_before - now) // 1_000
-            why = workload.reason.get("message", "")
-            message = f"queues again in {seconds} s" + (f" ({why})" if why else "")
+            said = workload.reason.message
+            message = f"queues again in {seconds} s" + (f" ({said})" if said else "")
             return reason(Reason.BACKOFF_UNTIL, message)
         if refusal := self.by_workload.get(workload.id):
             return reason(refusal[0], refusal[1])
-        return reason(**workload.reason) if workload.reason.get("code") else None
+        return (
+            reason(workload.reason.code, workload.reason.message) if workload.reason.code else None
+        )
 
 
 def reason(code: str, message: str = "") -> Json:
@@ -114,8 +122,8 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
         "finishedAt": workload.finished_at,
         "time": time_view(workload, now),
         "lastCheckpointAt": workload.checkpoint_at,
-        "result": dict(workload.result),
-        "errors": [dict(error) for error in workload.errors],
+        "result": workload.result.as_json(),
+        "errors": to_plain(workload.errors),
         "runs": [_run(run) for run in undone(workload.runs)],
         "interruptions": _interruptions(recovery(workload)),
     }
@@ -137,7 +145,7 @@ def hardware(
     labels: dict[str, str] = {}
     for flavor in _flavors(workload).values():
         labels |= (flavors.get(flavor, {}).get("spec") or {}).get("nodeLabels") or {}
-    used = [nodes[name] for name in workload.result.get("nodes", ()) if name in nodes]
+    used = [nodes[name] for name in workload.result.nodes if name in nodes]
     bill = Bill()
     for stretch in usage_intervals(workload, now):
         bill.add(stretch, workload)

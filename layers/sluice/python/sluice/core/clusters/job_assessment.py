@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from sluice.core.accounting.machines import ended_share, pod_shares, running_share
 from sluice.core.checkpoints.drivers import driver_of
@@ -12,6 +12,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, is_migrating
+from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.stuck_pods import Stuck, stuck
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.migrations.restoring import why_not_restored
@@ -109,8 +110,8 @@ def _not_started(
         yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, why))
     elif why is not None and not (why.passes and now - workload.dispatched_at <= PREPARED_MS):
         recorded = (
-            workload.reason.get("code"),
-            workload.reason.get("message", "").partition(":")[0],
+            workload.reason.code,
+            workload.reason.message.partition(":")[0],
         )
         if recorded != (why.code, why.word):
             yield lifecycle.hinder(workload, why.code, str(why))
@@ -219,15 +220,19 @@ def _dispatch_is_late(workload: Workload, job: Document | None, since: int) -> b
     return claimed and job is not None and job_status.suspended(job)
 
 
-def _result_of(ended: Mapping[str, Any], pods: Sequence[Document]) -> dict[str, Any]:
-    result = dict(ended) | {"exit_codes": job_status.exit_codes(pods)}
-    result["nodes"] = sorted(
-        {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+def _result_of(ended: JobResult, pods: Sequence[Document]) -> JobResult:
+    """The result with what the pods tell of it."""
+    nodes = {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
+    message = ended.message
+    killed = ended.reason == job_status.TOO_LONG  # so that what its pods say is no cause
+    if not (ended.succeeded or killed):
+        message = job_status.why_failed(pods) or message
+    return replace(
+        ended,
+        message=message,
+        exit_codes=job_status.exit_codes(pods),
+        nodes=tuple(sorted(nodes)),
     )
-    killed = ended["reason"] == job_status.TOO_LONG  # so that what its pods say is no cause
-    if not (ended["succeeded"] or killed) and (why := job_status.why_failed(pods)):
-        result["message"] = why
-    return result
 
 
 def _too_late(workload: Workload, now: int, pods_ready_ms: int, why: Stuck | None) -> Intent:

@@ -38,8 +38,8 @@ def states(workload: Workload) -> dict[str, CheckState]:
     """The newest answer of each check to this generation."""
     found = dict.fromkeys(workload.checks, CheckState.PENDING)
     for answer in workload.answers:
-        if answer["generation"] == workload.generation and answer["check"] in found:
-            found[answer["check"]] = CheckState(answer["state"])
+        if answer.generation == workload.generation and answer.check in found:
+            found[answer.check] = CheckState(answer.state)
     return found
 
 
@@ -105,5 +105,5 @@ def _first(found: Mapping[str, CheckState], state: CheckState) -> str | None:
 
 
 def _said(workload: Workload, name: str) -> str:
-    said = [a["message"] for a in workload.answers if a["check"] == name and a.get("message")]
+    said = [a.message for a in workload.answers if a.check == name and a.message]
     return f": {said[-1]}" if said else ""

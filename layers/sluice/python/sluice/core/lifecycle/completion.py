@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.lifecycle.record import phase
+from sluice.core.lifecycle.record_entries import StatusReason
+from sluice.core.values.plain import to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,12 +75,12 @@ def answer(workload: Workload) -> Answer:
     """What those are told who wait for a workload that has ended."""
     told = {"id": workload.id, "name": workload.name, "queue": workload.queue}
     told["phase"] = phase(workload)
-    codes = workload.result.get("exit_codes") or {}
-    if not workload.result.get("succeeded"):
-        reason = {**workload.reason} or {"message": str(workload.result.get("message", ""))}
-        errors = [dict(each) for each in workload.errors]
+    codes = workload.result.exit_codes
+    if not workload.result.succeeded:
+        reason = workload.reason or StatusReason(message=workload.result.message)
+        errors = [to_plain(each) for each in workload.errors]
         return failure(reason, told, exit_codes=codes, errors=errors)
-    indexes = workload.result.get("indexes")
+    indexes = workload.result.indexes
     output = {
         **told,
         "results": results(workload),
@@ -92,7 +94,7 @@ def answer(workload: Workload) -> Answer:
 
 
 def failure(
-    reason: Mapping[str, str],
+    reason: StatusReason,
     told: Mapping[str, Any],
     *,
     exit_codes: Mapping[str, Any] | None = None,
@@ -102,7 +104,7 @@ def failure(
 
     What people need last goes first: exit codes, then errors from the end, then the message's end.
     """
-    cause = {**told, "reason": reason.get("code", ""), "message": reason.get("message", "")}
+    cause = {**told, "reason": reason.code, "message": reason.message}
     shown = list(errors or ())
     more: dict[str, Any] = {"exitCodes": exit_codes} if exit_codes else {}
     while len(text := _json(cause | _errors(shown, errors) | more)) > MAX_CAUSE:
@@ -112,7 +114,7 @@ def failure(
             shown.pop()
         else:
             cause["message"] = cause["message"][: len(cause["message"]) // 2]
-    return Failure((reason.get("code") or told["phase"])[:MAX_ERROR], text)
+    return Failure((reason.code or told["phase"])[:MAX_ERROR], text)
 
 
 def results(workload: Workload) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle.record import Intent, IntentKind
-from sluice.core.lifecycle.runs import OWN_BUDGET, accrued
+from sluice.core.lifecycle.record_entries import OWN_BUDGET
+from sluice.core.lifecycle.runs import accrued
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ def limit_microusd(workload: Workload) -> int | None:
 def cost_microusd(workload: Workload, now: int) -> int:
     """Of all runs, the present one included."""
     return sum(run.microusd for run in workload.runs) + sum(
-        accrued(workload, charge, now)
-        for charge in workload.charges
-        if charge["budget"] == OWN_BUDGET
+        accrued(workload, charge, now) for charge in workload.charges if charge.budget == OWN_BUDGET
     )
 
 

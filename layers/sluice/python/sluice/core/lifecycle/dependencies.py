@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import Dependency, DependencyCondition
 from sluice.core.lifecycle.record import TERMINAL, State, phase
+from sluice.core.lifecycle.record_entries import StatusReason
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -136,17 +137,17 @@ def _holds(condition: DependencyCondition, target: Workload) -> bool | None:
         return None
     if condition is DependencyCondition.FINISHED:
         return target.state is not State.REJECTED
-    succeeded = bool(target.result.get("succeeded"))
+    succeeded = target.result.succeeded
     wanted = condition is DependencyCondition.SUCCEEDED
     return target.state is State.FINISHED and succeeded is wanted
 
 
-def waits_for(dependencies: Sequence[Dependency]) -> dict[str, str]:
+def waits_for(dependencies: Sequence[Dependency]) -> StatusReason:
     """The reason that people read meanwhile."""
     shown = [f"{each} {_ENDED[each.condition]}" for each in dependencies[:_NAMED]]
     more = f" and {len(dependencies) - _NAMED} more" if len(dependencies) > _NAMED else ""
     message = f"needs {', '.join(shown)}{more}"
-    return {"code": Reason.WAITING_FOR_DEPENDENCY, "message": message}
+    return StatusReason(Reason.WAITING_FOR_DEPENDENCY.value, message)
 
 
 def _knowing(workload: Workload, ids: Mapping[str, str]) -> Workload:

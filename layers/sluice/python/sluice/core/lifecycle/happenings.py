@@ -15,6 +15,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     is_migrating,
 )
+from sluice.core.values.plain import to_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ def happenings(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
     elif now.priority != before.priority:
         message = f"priority {before.priority} → {now.priority}"
         yield Happening(now, at, "Reprioritized", message)
-    elif now.state in ON_CLUSTER and now.reason.get("code") and now.reason != before.reason:
-        yield Happening(now, at, "Hindered", now.reason["message"], {"reason": now.reason["code"]})
+    elif now.state in ON_CLUSTER and now.reason.code and now.reason != before.reason:
+        yield Happening(now, at, "Hindered", now.reason.message, {"reason": now.reason.code})
     yield from _of_checks(before, now, at)
     yield from _of_waits(before, now)
     if now.gone and not (before is not None and before.gone) and not is_migrating(now):
@@ -164,10 +165,10 @@ def in_order(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _of_waits(before: Workload | None, now: Workload) -> Iterator[Happening]:
     """What entries of its `pendingPolicy` have done."""
-    for told in now.waits[len(before.waits) if before is not None else 0 :]:
-        why = {"code": told["reason"], "message": told["message"]}
-        detail = {"reason": why, "action": told["action"]}
-        yield Happening(now, told["at"], f"WaitedTooLong:{told['entry']}", told["message"], detail)
+    for act in now.waits[len(before.waits) if before is not None else 0 :]:
+        why = {"code": act.reason, "message": act.message}
+        detail = {"reason": why, "action": act.action}
+        yield Happening(now, act.at, f"WaitedTooLong:{act.entry}", act.message, detail)
 
 
 def _of_checks(before: Workload | None, now: Workload, at: int) -> Iterator[Happening]:
@@ -179,25 +180,25 @@ def _of_checks(before: Workload | None, now: Workload, at: int) -> Iterator[Happ
             yield Happening(now, at, f"AdmissionCheckRequested:{check}", message, detail)
     if before is not None and len(now.answers) > len(before.answers):
         for answer in now.answers[len(before.answers) :]:
-            said = f": {answer['message']}" if answer.get("message") else ""
-            message = f"admission check {answer['check']} says {answer['state']}{said}"
-            what = f"AdmissionCheckAnswered:{answer['check']}"
-            yield Happening(now, answer["at"], what, message, answer)
+            said = f": {answer.message}" if answer.message else ""
+            message = f"admission check {answer.check} says {answer.state}{said}"
+            what = f"AdmissionCheckAnswered:{answer.check}"
+            yield Happening(now, answer.at, what, message, to_plain(answer))
     if before is not None and before.gated and now.state is State.ADMITTED and not now.gated:
         # The stream counts in seconds; it cannot have been before the last answer.
-        passed = max((at, *(answer["at"] for answer in now.answers)))
+        passed = max((at, *(answer.at for answer in now.answers)))
         yield Happening(now, passed, "AdmissionChecksPassed", "no admission check holds it back")
 
 
 def _entered(now: Workload, at: int) -> Happening:
     match now.state:
         case State.PENDING if now.generation:
-            message = now.reason.get("message") or "back in its queue"
-            return Happening(now, at, "Requeued", message, {"reason": now.reason.get("code", "")})
+            message = now.reason.message or "back in its queue"
+            return Happening(now, at, "Requeued", message, {"reason": now.reason.code})
         case State.PENDING:
             return _submitted(now)
         case State.REJECTED:
-            return Happening(now, now.created_at, "Rejected", now.reason.get("message", ""))
+            return Happening(now, now.created_at, "Rejected", now.reason.message)
         case State.ADMITTED:
             return _admitted(now, now.admitted_at or at)
         case State.DISPATCHED:
@@ -209,12 +210,12 @@ def _entered(now: Workload, at: int) -> Happening:
             detail = {"reason": intent.reason, "by": intent.by} if intent else {}
             return Happening(now, at, _RECLAIMS[kind], message, detail)
         case State.CANCELLED:
-            message = now.reason.get("message", "")
+            message = now.reason.message
             return Happening(now, now.finished_at or at, "Cancelled", message)
         case State.FINISHED:
-            what = "Succeeded" if now.result.get("succeeded") else "Failed"
-            message = str(now.result.get("message", ""))
-            return Happening(now, now.finished_at or at, what, message, now.result)
+            what = "Succeeded" if now.result.succeeded else "Failed"
+            message = now.result.message
+            return Happening(now, now.finished_at or at, what, message, now.result.as_json())
     raise AssertionError(now.state)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from sluice.core.jobs import gang_start
 from sluice.core.jobs.kind import value_at
 from sluice.core.jobs.table import MAKERS_OF_JOBS, kind_of, list_pod_sets
+from sluice.core.lifecycle.record_entries import JobResult
 
 WORKLOAD_LABEL = "sluice.dev/workload"
 GENERATION_LABEL = "sluice.dev/generation"
@@ -37,20 +38,20 @@ def child(document: Document) -> bool:
     return any(owner["kind"] in MAKERS_OF_JOBS for owner in owners)
 
 
-def outcome(job: Document) -> Document | None:
-    """The result of a Job that has ended: `{succeeded, reason, message, indexes?}`, or None."""
+def outcome(job: Document) -> JobResult | None:
+    """The result of a Job that has ended, without exit codes and nodes of its pods; or None."""
     condition = _final(job)
     if condition is None:
         return None
     reason, message = condition.get("reason") or condition["type"], condition.get("message") or ""
     if reason == TOO_LONG and (longest := job["spec"].get("activeDeadlineSeconds")):
         message = f"it ran longer than the {longest} s of deadlines.maxRuntime ({TOO_LONG})"
-    return {
-        "succeeded": condition["type"] in kind_of(job).succeeded,
-        "reason": reason,
-        "message": message,
-        **_indexes(job),
-    }
+    return JobResult(
+        succeeded=condition["type"] in kind_of(job).succeeded,
+        reason=reason,
+        message=message,
+        indexes=_indexes(job),
+    )
 
 
 def _final(job: Document) -> Document | None:
@@ -63,8 +64,8 @@ def _final(job: Document) -> Document | None:
     return None
 
 
-def _indexes(job: Document) -> Document:
-    """`{indexes: {completed, failed}}` of an array, as Kubernetes writes them: "1,3-5"."""
+def _indexes(job: Document) -> dict[str, str]:
+    """The indexes of an array by what became of them, as Kubernetes writes them: "1,3-5"."""
     if job["spec"].get("completionMode") != "Indexed":
         return {}
     status, total = job["status"], job["spec"].get("completions", 1)
@@ -72,7 +73,7 @@ def _indexes(job: Document) -> Document:
     failed = _members(status.get("failedIndexes", ""))
     unfinished = set(range(total)) - completed - failed
     parts = {"completed": completed, "failed": failed, "unfinished": unfinished}
-    return {"indexes": {name: _ranges(part) for name, part in parts.items() if part}}
+    return {name: _ranges(part) for name, part in parts.items() if part}
 
 
 def _members(ranges: str) -> set[int]:

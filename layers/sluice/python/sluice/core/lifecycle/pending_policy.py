@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.options import PendingAction
+from sluice.core.lifecycle.record_entries import PendingPolicyAct
 from sluice.core.lifecycle.runs import queued_at
 from sluice.core.values.reasons import Reason
 
@@ -44,19 +45,19 @@ def steps(
         if entry.action is PendingAction.CANCEL:
             yield lifecycle.cancel_pending(workload, said, now, Reason.PENDING_POLICY)
             continue
-        told = {
-            "generation": workload.generation,
-            "entry": number,
-            "at": now,
-            "reason": refusal.reason.value,
-            "message": said,
-            "action": entry.action,
-        }
         asked = workload.priority if entry.priority is None else entry.priority
         raised = max(workload.priority, asked)
         if entry.action is PendingAction.ESCALATE:
-            told["message"] = f"{said}; its priority is {raised} now ({entry.priority_class})"
-        yield lifecycle.act_on_wait(workload, told, raised)
+            said = f"{said}; its priority is {raised} now ({entry.priority_class})"
+        act = PendingPolicyAct(
+            entry=number,
+            action=entry.action.value,
+            reason=refusal.reason.value,
+            message=said,
+            at=now,
+            generation=workload.generation,
+        )
+        yield lifecycle.act_on_wait(workload, act, raised)
 
 
 def escalating(options: Options, values: Mapping[str, int]) -> Options:
@@ -76,15 +77,14 @@ def escalating(options: Options, values: Mapping[str, int]) -> Options:
 def allows_on_demand(workload: Workload) -> bool:
     """Whether its wish for spot was given up in this stay in its queue."""
     return any(
-        told["action"] == PendingAction.ALLOW_ON_DEMAND
-        and told["generation"] == workload.generation
-        for told in workload.waits
+        act.action == PendingAction.ALLOW_ON_DEMAND and act.generation == workload.generation
+        for act in workload.waits
     )
 
 
 def _due(workload: Workload, refusal: Refusal, now: int) -> Iterator[tuple[int, PendingRule]]:
     since = queued_at(workload)
-    acted = {t["entry"] for t in workload.waits if t["generation"] == workload.generation}
+    acted = {act.entry for act in workload.waits if act.generation == workload.generation}
     for number, entry in enumerate(workload.options.pending_policy):
         waited = now - since >= 1000 * entry.after_seconds
         if waited and number not in acted and matches(entry.reason, refusal.reason):

@@ -13,6 +13,16 @@ from typing import Any, Final
 
 from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle.options import NO_OPTIONS, Options
+from sluice.core.lifecycle.record_entries import (
+    NO_REASON,
+    NO_RESULT,
+    Charge,
+    CheckAnswer,
+    FieldError,
+    JobResult,
+    PendingPolicyAct,
+    StatusReason,
+)
 from sluice.core.lifecycle.run import NO_END, NO_MACHINE, MachineShare, Run, RunEnd
 from sluice.core.values.reasons import Reason
 
@@ -124,20 +134,20 @@ class Workload:
     ready_pods: int = 0
     machine: MachineShare = NO_MACHINE
     """What the present generation has of its machines."""
-    result: Mapping[str, Any] = field(default_factory=dict)
-    reason: Mapping[str, str] = field(default_factory=dict)
-    errors: tuple[Mapping[str, str], ...] = ()
+    result: JobResult = NO_RESULT
+    reason: StatusReason = NO_REASON
+    errors: tuple[FieldError, ...] = ()
     restore_from: str = ""
     resume_from: str = ""
     steady: bool = False
     checkpoint_at: int = 0
     runs: tuple[Run, ...] = ()
     placed: str = ""
-    charges: tuple[Mapping[str, Any], ...] = ()
+    charges: tuple[Charge, ...] = ()
     checks: tuple[str, ...] = ()
     gated: bool = False
-    answers: tuple[Mapping[str, Any], ...] = ()
-    waits: tuple[Mapping[str, Any], ...] = ()
+    answers: tuple[CheckAnswer, ...] = ()
+    waits: tuple[PendingPolicyAct, ...] = ()
     task: bool = False
 
     @property
@@ -220,7 +230,7 @@ PHASES: Final = (
 def phase(workload: Workload) -> str:
     """The state in the words of users: one of PHASES."""
     if workload.state is State.FINISHED:
-        return "SUCCEEDED" if workload.result.get("succeeded") else "FAILED"
+        return "SUCCEEDED" if workload.result.succeeded else "FAILED"
     if workload.state is State.RECLAIMING:
         kind = intent_of(workload).kind
         return {IntentKind.CANCEL: "CANCELLING", IntentKind.MIGRATE: "RECOVERING"}.get(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
 
 from sluice.core.config.budget import HOUR_MS
 from sluice.core.lifecycle.record import IntentKind, Workload
+from sluice.core.lifecycle.record_entries import Charge
 from sluice.core.lifecycle.run import Run
 from sluice.core.values.reasons import Reason
-
-OWN_BUDGET: Final = ""
-"""How the charge for a workload's own `budget` is told from those of queues, which have names."""
 
 
 def run(workload: Workload, outcome: str, now: int) -> Run:
@@ -40,13 +36,13 @@ def present_run(workload: Workload) -> Run:
     return run(workload, "", 0)
 
 
-def accrued(workload: Workload, charge: Mapping[str, Any], now: int) -> int:
+def accrued(workload: Workload, charge: Charge, now: int) -> int:
     """What the time since the reservation has cost, until the workload ended or now."""
     if workload.reservation is None:
         return 0
     ended = workload.finished_at or now
     held = max(0, ended - workload.reservation.at)
-    return -(-int(charge["per_hour"]) * held // HOUR_MS)
+    return -(-charge.per_hour * held // HOUR_MS)
 
 
 def waited_ms(workload: Workload, now: int) -> int:
@@ -74,7 +70,7 @@ def ordering_time(workload: Workload) -> int:
     if (
         last is not None
         and last.outcome == IntentKind.REQUEUE
-        and workload.reason.get("code") == Reason.ADMISSION_CHECK
+        and workload.reason.code == Reason.ADMISSION_CHECK
     ):
         return last.ended_at
     return workload.created_at

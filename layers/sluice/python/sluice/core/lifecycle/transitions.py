@@ -5,7 +5,6 @@ Source of the protocol: docs/architecture.md, checked by tests/model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +20,17 @@ from sluice.core.lifecycle.record import (
     Workload,
     intent_of,
 )
+from sluice.core.lifecycle.record_entries import (
+    OWN_BUDGET,
+    Charge,
+    CheckAnswer,
+    FieldError,
+    JobResult,
+    PendingPolicyAct,
+    StatusReason,
+)
 from sluice.core.lifecycle.run import NO_END, MachineShare, RunEnd
-from sluice.core.lifecycle.runs import OWN_BUDGET, accrued, run
+from sluice.core.lifecycle.runs import accrued, run
 from sluice.core.values.reasons import Reason
 
 
@@ -32,7 +40,7 @@ def admit(
     root: str,
     now: int,
     placed: str = "",
-    charges: tuple[Mapping[str, Any], ...] = (),
+    charges: tuple[Charge, ...] = (),
     checks: tuple[str, ...] = (),
 ) -> Change:
     """PENDING(g) → ADMITTED(g) with quota; part of a ledger transaction.
@@ -74,7 +82,7 @@ def claim(workload: Workload, uid: str, now: int) -> Change:
 def hinder(workload: Workload, code: str, message: str) -> Change:
     """Say in the record why its cluster was not made to match it; changes nothing else."""
     guard = Guard((State.ADMITTED, State.DISPATCHED, State.RECLAIMING), workload.generation)
-    return Change(workload, guard, {"reason": {"code": code, "message": message}})
+    return Change(workload, guard, {"reason": StatusReason(code, message)})
 
 
 def answer(
@@ -85,12 +93,8 @@ def answer(
     `event` is the id of the event that brought it, by which its copies are known.
     """
     guard = Guard((State.ADMITTED,), workload.generation, present=("gated",))
-    said: dict[str, Any] = {"check": check, "state": state, "message": message, "at": now}
-    if event:
-        said["event"] = event
-    return Change(
-        workload, guard, {}, append={"answers": said | {"generation": workload.generation}}
-    )
+    said = CheckAnswer(check, state, now, workload.generation, message, event)
+    return Change(workload, guard, {}, append={"answers": said})
 
 
 def pass_checks(workload: Workload) -> Change:
@@ -115,7 +119,7 @@ def noting(change: Change, machine: MachineShare) -> Change:
 
 def finish(
     workload: Workload,
-    result: Mapping[str, Any],
+    result: JobResult,
     now: int,
     machine: MachineShare | None = None,
 ) -> Change:
@@ -123,11 +127,11 @@ def finish(
 
     `machine`: what was seen of its machines, if the record does not say it yet.
     """
-    outcome = "succeeded" if result.get("succeeded") else "failed"
+    outcome = "succeeded" if result.succeeded else "failed"
     return Change(
         workload,
         Guard((State.DISPATCHED, State.RECLAIMING), workload.generation, workload.uid),
-        {"state": State.FINISHED, "finished_at": now, "result": dict(result)},
+        {"state": State.FINISHED, "finished_at": now, "result": result},
         ("intent", "gone", "reason", "machine", "placed"),
         {"runs": run(replace(workload, machine=machine or workload.machine), outcome, now)},
     )
@@ -170,10 +174,10 @@ def unblock(workload: Workload) -> Change:
     return Change(workload, guard, {}, ("blocked", "reason"))
 
 
-def wait_for(workload: Workload, options: Options, reason: Mapping[str, str]) -> Change:
+def wait_for(workload: Workload, options: Options, reason: StatusReason) -> Change:
     """It goes on waiting, and now it is known for whom."""
     guard = Guard((State.PENDING,), workload.generation, present=("blocked",))
-    return Change(workload, guard, {"options": options, "reason": dict(reason)})
+    return Change(workload, guard, {"options": options, "reason": reason})
 
 
 def reject_pending(workload: Workload, code: str, field: str, message: str, now: int) -> Change:
@@ -187,8 +191,8 @@ def reject_pending(workload: Workload, code: str, field: str, message: str, now:
         {
             "state": State.REJECTED,
             "finished_at": now,
-            "reason": {"code": code, "message": f"{field}: {message}"},
-            "errors": ({"field": field, "message": message},),
+            "reason": StatusReason(code, f"{field}: {message}"),
+            "errors": (FieldError(field, message),),
         },
         ("not_before", "held", "blocked"),
     )
@@ -204,7 +208,7 @@ def cancel_pending(
         {
             "state": State.CANCELLED,
             "finished_at": now,
-            "reason": {"code": code, "message": message},
+            "reason": StatusReason(code, message),
         },
         ("not_before", "held", "blocked"),
     )
@@ -232,19 +236,19 @@ def release(workload: Workload, now: int) -> Change:
     )
     last = replace(run(workload, intent.kind.value, now).with_known(intent.account), by=intent.by)
     for charge in workload.charges:
-        if charge["budget"] == OWN_BUDGET:
+        if charge.budget == OWN_BUDGET:
             last = replace(last, microusd=accrued(workload, charge, now))
     unknown = last.lost_ms is None and intent.kind in COMES_BACK
     if unknown and workload.checkpoint_at > workload.started_at > 0:
         last = replace(last, lost_ms=max(0, now - workload.checkpoint_at))
     ended = {"runs": last}
     taken = ("reservation", "charges", "gone", "intent", "cluster", "uid", "machine")
-    reason = {"code": intent.reason, "message": intent.message}
+    reason = StatusReason(intent.reason, intent.message)
     if intent.kind is IntentKind.CANCEL:
         end = {"state": State.CANCELLED, "finished_at": now, "reason": reason}
         return Change(workload, guard, end, taken, ended)
     if intent.kind is IntentKind.FAIL:
-        result = {"succeeded": False, "reason": intent.reason, "message": intent.message}
+        result = JobResult(succeeded=False, reason=intent.reason, message=intent.message)
         end = {"state": State.FINISHED, "finished_at": now, "reason": reason, "result": result}
         return Change(workload, guard, end, taken, ended)
     back: dict[str, Any] = {
@@ -358,11 +362,11 @@ def hold(workload: Workload, *, on: bool) -> Change:
     return Change(workload, guard, {"held": on})
 
 
-def act_on_wait(workload: Workload, told: Mapping[str, Any], priority: int) -> Change:
+def act_on_wait(workload: Workload, act: PendingPolicyAct, priority: int) -> Change:
     """An entry of its `pendingPolicy` has acted (pending_policy); it goes on waiting."""
     guard = Guard((State.PENDING,), workload.generation)
     raised = {} if priority == workload.priority else {"priority": priority}
-    return Change(workload, guard, raised, append={"waits": told})
+    return Change(workload, guard, raised, append={"waits": act})
 
 
 def reprioritise(workload: Workload, priority: int) -> Change:

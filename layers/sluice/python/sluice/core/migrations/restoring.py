@@ -50,7 +50,7 @@ def why_not_restored(workload: Workload, job: Document, pods: Sequence[Document]
     if not awaits_restore(workload):
         return ""
     ended = job_status.outcome(job)
-    if ended is not None and (ended["succeeded"] or job_status.ended_by_deletion(job)):
+    if ended is not None and (ended.succeeded or job_status.ended_by_deletion(job)):
         return ""
     unknown = "it failed before it was seen running, and its pods are gone"
     otherwise = unknown if ended is not None and not pods else ""

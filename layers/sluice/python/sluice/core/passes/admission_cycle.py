@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sluice.core.clusters.fleet import busier, choose_cluster, reasons
 from sluice.core.config import model
@@ -24,6 +23,7 @@ from sluice.core.lifecycle.record import (
     Workload,
     awaits_release,
 )
+from sluice.core.lifecycle.record_entries import Charge
 from sluice.core.lifecycle.reservations import cells, held_by, negative
 from sluice.core.passes.budget_charges import charges, spent_after
 from sluice.core.passes.cluster_feasibility import explain_unplaced
@@ -144,7 +144,7 @@ def _place_admissions(
 
 def _expected_charges(
     catalog: QueueCatalog, gathered: CycleInput, workload: Workload, assignment: model.Assignment
-) -> tuple[dict[str, Any], ...]:
+) -> tuple[Charge, ...]:
     """What budgets are charged for an admission."""
     if not catalog.budgets and limit_microusd(workload) is None:
         return ()

@@ -15,7 +15,8 @@ from sluice.core.config.budget import HOUR_MS, Budget, hourly_price
 from sluice.core.config.document import DocumentError, Fields, Flaw
 from sluice.core.config.model import Gate
 from sluice.core.lifecycle.cost_limit import limit_microusd
-from sluice.core.lifecycle.runs import OWN_BUDGET, accrued
+from sluice.core.lifecycle.record_entries import OWN_BUDGET, Charge
+from sluice.core.lifecycle.runs import accrued
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -142,21 +143,16 @@ def charges(
     assignment: model.Assignment,
     workload: Workload,
     now: int,
-) -> tuple[dict[str, Any], ...]:
-    """What an admission commits: `{budget, window, microusd, per_hour}` for each budget.
+) -> tuple[Charge, ...]:
+    """What an admission commits: a charge for each budget.
 
     Nothing is committed for the workload's own: it counts as it runs (core.lifecycle.cost_limit).
     """
     per_hour = hourly_price(asking, assignment)
-    own = {"budget": OWN_BUDGET, "window": 0, "microusd": 0, "per_hour": per_hour}
+    own = Charge(OWN_BUDGET, window=0, microusd=0, per_hour=per_hour)
     limited = (own,) if limit_microusd(workload) is not None else ()
     return limited + tuple(
-        {
-            "budget": budget.name,
-            "window": budget.window(now),
-            "microusd": budget.expected(asking, per_hour),
-            "per_hour": per_hour,
-        }
+        Charge(budget.name, budget.window(now), budget.expected(asking, per_hour), per_hour)
         for budget in covering(budgets, asking)
     )
 
@@ -170,17 +166,17 @@ def spent_after(
     """The accounts once these admissions and releases are done; old windows are forgotten."""
     total: Spent = {name: dict(windows) for name, windows in spent.items()}
 
-    def add(charge: Mapping[str, Any], microusd: int) -> None:
-        windows = total.setdefault(charge["budget"], {})
-        window = str(charge["window"])
+    def add(charge: Charge, microusd: int) -> None:
+        windows = total.setdefault(charge.budget, {})
+        window = str(charge.window)
         windows[window] = windows.get(window, 0) + microusd
 
     for change in changes:
         for charge in change.set.get("charges", ()):
-            add(charge, charge["microusd"])
+            add(charge, charge.microusd)
         if "charges" in change.remove:
             for charge in change.before.charges:
-                add(charge, accrued(change.before, charge, now) - charge["microusd"])
+                add(charge, accrued(change.before, charge, now) - charge.microusd)
     kept = {}
     for budget in budgets:
         first = budget.window(now) - KEPT_WINDOWS + 1
@@ -200,6 +196,6 @@ def spent_now(
     total = spent.get(budget.name, {}).get(str(window), 0)
     for holder in holders:
         for charge in holder.charges:
-            if charge["budget"] == budget.name and charge["window"] == window:
-                total += max(0, accrued(holder, charge, now) - charge["microusd"])
+            if charge.budget == budget.name and charge.window == window:
+                total += max(0, accrued(holder, charge, now) - charge.microusd)
     return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +15,9 @@ from sluice.core.intake import documents
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.record_entries import FieldError, StatusReason
 from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
-from sluice.core.values.mistakes import mistake
 from sluice.core.values.plain import canonical, to_plain
 from sluice.core.values.reasons import Reason
 from sluice.errors import ManifestUnavailable, SluiceError
@@ -161,14 +161,16 @@ class Submit:
     ) -> tuple[Workload, Document | None]:
         found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
         if isinstance(found, Rejected):
-            return rejected(found, refusal_code(item), found.errors), None
+            return rejected(
+                found, refusal_code(item), [FieldError(**each) for each in found.errors]
+            ), None
         workload, manifest = placed(found, snapshot)
         if manifest is not None and not self.caps.take(tenant, configured(snapshot).queues):
             advice = (
                 f"tenant {tenant.name} has {tenant.max_pending} workloads waiting already, its "
                 "maxPending; submit the same again once some of them run, or cancel some"
             )
-            return rejected(found, Reason.PENDING_CAP, [{"field": "", "message": advice}]), None
+            return rejected(found, Reason.PENDING_CAP, [FieldError("", advice)]), None
         return workload, manifest
 
     def fetched(
@@ -272,18 +274,14 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         there = [key for key in queues.local_queues if key.startswith(f"{namespace}/")]
         known = ", ".join(sorted(key.partition("/")[2] for key in there)) or "none"
         message = f"LocalQueue {found.queue} does not exist; queues of {namespace}: {known}"
-        nowhere = rejected(
-            found, Reason.UNKNOWN_QUEUE, [{"field": "spec.queue", "message": message}]
-        )
+        nowhere = rejected(found, Reason.UNKNOWN_QUEUE, [FieldError("spec.queue", message)])
         return replace(nowhere, queue=f"{namespace}/{NO_QUEUE}"), None
     name = found.priority_class or DEFAULT_PRIORITY_CLASS
     priority = queues.priority_classes.get(name)
     if priority is None and found.priority_class:
         known = ", ".join(sorted(queues.priority_classes)) or "none"
         message = f"WorkloadPriorityClass {name} does not exist; known: {known}"
-        return rejected(
-            found, Reason.SCHEMA_INVALID, [{"field": "spec.priority", "message": message}]
-        ), None
+        return rejected(found, Reason.SCHEMA_INVALID, [FieldError("spec.priority", message)]), None
     classes = {each.name: each.value for each in queues.priority_classes.values()}
     try:
         options = pending_policy.escalating(found.options, classes)
@@ -291,20 +289,20 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         known = ", ".join(sorted(classes)) or "none"
         message = f"WorkloadPriorityClass {unknown.wanted} does not exist; known: {known}"
         field = f"spec.pendingPolicy[{unknown.number}].priority"
-        return rejected(found, Reason.SCHEMA_INVALID, [{"field": field, "message": message}]), None
+        return rejected(found, Reason.SCHEMA_INVALID, [FieldError(field, message)]), None
     root = queues.root_of(local.cluster_queue)
     ignores = config.policies.of(root).ignore_undeclared
     if problem := explain_impossible(
         queues, local.cluster_queue, found.pod_sets, ignore_undeclared=ignores
     ):
         return rejected(
-            found, Reason.EXCEEDS_MAXIMUM, [{"field": "spec.resources", "message": problem}]
+            found, Reason.EXCEEDS_MAXIMUM, [FieldError("spec.resources", problem)]
         ), None
     needed = needed_service(found.options)
     if needed and not clusters_with_service(snapshot, needed):
         message = driver_of(found.options).without_service
         return rejected(
-            found, Reason.SCHEMA_INVALID, [{"field": "spec.checkpoint.mode", "message": message}]
+            found, Reason.SCHEMA_INVALID, [FieldError("spec.checkpoint.mode", message)]
         ), None
     manifest = dict(found.manifest)
     workload = _record(found, State.PENDING)
@@ -325,19 +323,17 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
             f"labels, pod sets and options make a record of {size} bytes, more than"
             f" {MAX_RECORD_BYTES}; shorten the labels, or split the workload"
         )
-        return rejected(found, Reason.SCHEMA_INVALID, [{"field": "", "message": message}]), None
+        return rejected(found, Reason.SCHEMA_INVALID, [FieldError("", message)]), None
     return dependencies.blocked(queued), manifest
 
 
-def rejected(
-    found: Accepted | Rejected, code: Reason, errors: Sequence[Mapping[str, str]]
-) -> Workload:
+def rejected(found: Accepted | Rejected, code: Reason, errors: Sequence[FieldError]) -> Workload:
     first = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return replace(
         _record(found, State.REJECTED),
         errors=tuple(errors),
-        reason={"code": code, "message": f"{mistake(first)}{more}"},
+        reason=StatusReason(code, f"{first}{more}"),
         finished_at=found.created_at,
     )
 
@@ -363,8 +359,8 @@ def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
         submitted_by=sender,
         created_at=now,
         finished_at=now,
-        errors=({"field": "", "message": what},),
-        reason={"code": Reason.POLICY_DENIED, "message": what},
+        errors=(FieldError("", what),),
+        reason=StatusReason(Reason.POLICY_DENIED, what),
         task=task,
     )
 
@@ -380,8 +376,8 @@ def conflicting(workload: Workload, message: Message) -> Workload:
         id=workload_id("conflict", f"{message.id}{workload.id}"),
         state=State.REJECTED,
         finished_at=workload.created_at,
-        errors=({"field": "metadata.idempotencyKey", "message": what},),
-        reason={"code": Reason.KEY_REUSED, "message": what},
+        errors=(FieldError("metadata.idempotencyKey", what),),
+        reason=StatusReason(Reason.KEY_REUSED, what),
     )
 
 

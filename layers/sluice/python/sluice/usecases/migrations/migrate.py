@@ -221,7 +221,7 @@ class Migrate:
 
     def pause(self, workload: Workload) -> None:
         """Say once why it does not run; `observe` asks again every few seconds."""
-        if workload.reason.get("code") != Reason.BACKOFF_UNTIL:
+        if workload.reason.code != Reason.BACKOFF_UNTIL:
             pause = workload.options.recovery.backoff_seconds
             message = f"it keeps its quota, and runs again {pause} s after it was interrupted"
             self.workloads.apply([lifecycle.hinder(workload, Reason.BACKOFF_UNTIL, message)])

@@ -104,7 +104,7 @@ def _command(workload: Workload, verb: SteeringVerb) -> Json:
 def hint_for_arrays(workload: Workload) -> str:
     """What an array whose first failed index ended all of it can do next time."""
     result = workload.result
-    if "indexes" not in result or result.get("reason") != "BackoffLimitExceeded":
+    if not result.indexes or result.reason != "BackoffLimitExceeded":
         return ""
     return (
         "one failure ended all of its indexes; with backoffLimitPerIndex (and maxFailedIndexes)"

@@ -24,7 +24,6 @@ from sluice.core.passes.flavor_room import (
     tree_in_use,
 )
 from sluice.core.scheduling.quota import QuotaTree
-from sluice.core.values.mistakes import mistake
 from sluice.core.values.quantity import format_quantity
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import configured
@@ -115,7 +114,7 @@ class Explain:
                 message = f"flavor {flavor}: {why.message}"
                 headline = f"It has its quota, but {_how_many(unplaced, pods)}: {why.message}"
                 return told | {"headline": headline, "reason": reason(why.reason, message)}
-        if unplaced and not workload.reason.get("code"):
+        if unplaced and not workload.reason.code:
             waited = unplaced[0]["waitedMs"] // 1_000
             said = f": {unplaced[0]['message']}" if unplaced[0]["message"] else ""
             headline = f"It has its quota, but {_how_many(unplaced, pods)}, for {waited} s{said}"
@@ -128,7 +127,7 @@ class Explain:
 
     def _hindered(self, caller: Authority, workload: Workload) -> Json:
         """Headline and reason, if a function that has to do with the workload cannot work."""
-        if workload.state in TERMINAL or workload.reason.get("code") == Reason.MISSING_RIGHT:
+        if workload.state in TERMINAL or workload.reason.code == Reason.MISSING_RIGHT:
             return {}
         now = self.query.clock.now()
         healthy = self._healthy_at(workload)
@@ -242,7 +241,7 @@ class Explain:
     def _runtimes(self, local_queue: str, now: int) -> list[int]:
         """Milliseconds of the last finished runs of a LocalQueue that succeeded."""
         recent = self.query.workloads.listed(local_queue, since=now - DAY_MS, limit=RECENT)
-        done = [w for w in recent if w.result.get("succeeded") and w.started_at]
+        done = [w for w in recent if w.result.succeeded and w.started_at]
         return [w.finished_at - w.started_at for w in done if w.finished_at > w.started_at]
 
 
@@ -266,14 +265,14 @@ def _how_many(unplaced: Sequence[Json], pods: Sequence[Mapping[str, Any]]) -> st
 
 def settled(workload: Workload) -> str:
     """One sentence about a workload that does not wait for quota."""
-    said = workload.reason.get("message") or str(workload.result.get("message", ""))
+    said = workload.reason.message or workload.result.message
     end = f": {said}" if said else ""
-    fields = "; ".join(map(mistake, workload.errors))
+    fields = "; ".join(map(str, workload.errors))
     intent = workload.intent.message if workload.intent else ""
     if workload.gated:
         return f"It {checks.waits_for(workload)}."
     now = phase(workload)
-    if workload.reason.get("code") == Reason.MISSING_RIGHT:
+    if workload.reason.code == Reason.MISSING_RIGHT:
         return f"It is {now}, but a right is missing: {said}"
     sentences = {
         "ADMITTED": f"It has its quota; cluster {workload.cluster} is being told to start it{end}.",

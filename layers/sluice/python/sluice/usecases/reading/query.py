@@ -379,7 +379,7 @@ class Query:
         self, workloads: Sequence[Workload]
     ) -> dict[str, Mapping[str, Mapping[str, Any]]]:
         """By cluster and node name: the inventory, where a workload says which nodes it used."""
-        clusters = {w.cluster for w in workloads if w.cluster and w.result.get("nodes")}
+        clusters = {w.cluster for w in workloads if w.cluster and w.result.nodes}
         return {
             cluster: {str(node.get("node")): node for node in self.nodes.of(cluster)}
             for cluster in sorted(clusters)

@@ -13,6 +13,7 @@ from sluice.core.lifecycle.record import State
 from sluice.core.passes.admission_cycle import decide
 from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
 from sluice.core.passes.scheduler_state import build_scheduler
+from sluice.core.values.plain import to_plain
 from sluice.usecases.admitting.submit import placed
 from sluice.usecases.configuration import configured
 from sluice.usecases.reading.explain import about_quota, would_help
@@ -69,7 +70,7 @@ class WhatIf:
             return {"result": REFUSED, "errors": list(judged.errors)}
         workload, _ = placed(judged, snapshot)
         if workload.state is State.REJECTED:
-            return {"result": REFUSED, "errors": list(workload.errors)}
+            return {"result": REFUSED, "errors": to_plain(workload.errors)}
         config = configured(snapshot)
         if workload.root not in trees:
             trees[workload.root] = self._tree(workload, snapshot)

@@ -232,7 +232,7 @@ def failures(
 def hindrances(troubles: Iterable[tuple[Workload, SluiceError]]) -> Iterator[Change]:
     """What people are to know of; other troubles pass by themselves."""
     for workload, error in troubles:
-        told = workload.reason.get("message") == str(error)
+        told = workload.reason.message == str(error)
         if isinstance(error, REFUSALS) and not told:
             yield lifecycle.hinder(workload, Reason.MISSING_RIGHT, str(error))
         elif isinstance(error, CheckpointServiceError) and not told:

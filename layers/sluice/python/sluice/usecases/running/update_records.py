@@ -11,6 +11,7 @@ from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.job_assessment import assess_job, assess_missing_job
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Change, State, Workload
+from sluice.core.lifecycle.record_entries import NO_RESULT
 from sluice.core.lifecycle.stuck_pods import warning
 from sluice.core.migrations.pod_annotations import EVICT, FIRST, MIGRATE, checkpoint_result
 from sluice.errors import ClusterError
@@ -60,7 +61,7 @@ class UpdateRecords:
         self.workloads.apply(changes)
         for change in ended:
             self.logs.start(cluster, change.before, state)
-            if change.set["result"]["succeeded"]:
+            if change.set["result"].succeeded:
                 self.migrate.catalog.drop_all(change.before)
                 if driver_of(change.before.options).service:  # `act` alone may speak to it
                     self.commands.send(change.before.cluster, [change.before.id])
@@ -108,6 +109,6 @@ def began_at(change: Change) -> int:
     """
     if "started_at" in change.set:
         return int(change.set["started_at"])
-    succeeded = bool((change.set.get("result") or {}).get("succeeded"))
+    succeeded = change.set.get("result", NO_RESULT).succeeded
     unseen = succeeded and not change.before.started_at
     return int(change.set["finished_at"]) if unseen else 0

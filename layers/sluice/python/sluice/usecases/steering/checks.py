@@ -58,7 +58,7 @@ class Answer:
         workload = self.workloads.get(workload_id)
         if workload is None or check not in workload.checks:
             raise NotFoundError(f"no workload {workload_id} waits for admission check {check}")
-        if event and any(said.get("event") == event for said in workload.answers):
+        if event and any(said.event == event for said in workload.answers):
             return {"id": workload.id, "check": check, "state": state}
         if token and token != checks.token(workload, check):
             present = checks.token(workload, check)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sluice.core.lifecycle import completion
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.record import TERMINAL, Workload
+from sluice.core.lifecycle.record_entries import StatusReason
 from sluice.core.values.reasons import Reason
 from sluice.ports import Clock, Tasks, TaskTokens, Timeline, Workloads
 
@@ -53,12 +54,13 @@ class Complete:
         tokens = [token for token, since in self.tokens.of(key) if since < before]
         if not tokens:
             return Told()
-        reason = {
-            "code": Reason.DLQ.value if other is None else Reason.KEY_REUSED.value,
-            "message": "the submission could not be recorded; it may lie in a dead-letter queue"
-            if other is None
-            else "another document was submitted under the same idempotency key",
-        }
+        reason = StatusReason(
+            Reason.KEY_REUSED,
+            "another document was submitted under the same idempotency key",
+        )
+        if other is None:
+            text = "the submission could not be recorded; it may lie in a dead-letter queue"
+            reason = StatusReason(Reason.DLQ, text)
         answer = completion.failure(reason, {"id": key.partition(".")[0], "phase": "REJECTED"})
         return _counted(self._tell(key, tokens, answer))
 
