@@ -21,6 +21,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
 from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
 from sluice.core.lifecycle.record import Change, State, Workload, after
 from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, SaveFailure
 from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER
@@ -420,16 +421,23 @@ class MemoryMachines:
 
 @dataclass
 class MemoryNodes:
-    rows: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    rows: dict[str, dict[str, InventoryRow]] = field(default_factory=dict)
+    beats: dict[str, Heartbeat] = field(default_factory=dict)
 
-    def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None:
-        self.rows.setdefault(cluster, {}).update({node["instance"]: node for node in nodes})
+    def put_many(self, cluster: str, nodes: Sequence[InventoryRow]) -> None:
+        self.rows.setdefault(cluster, {}).update({node.instance: node for node in nodes})
 
-    def of(self, cluster: str) -> list[Mapping[str, Any]]:
+    def of(self, cluster: str) -> list[InventoryRow]:
         return list(self.rows.get(cluster, {}).values())
 
-    def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None:
+    def find(self, cluster: str, instance: str) -> InventoryRow | None:
         return self.rows.get(cluster, {}).get(instance)
+
+    def put_heartbeat(self, heartbeat: Heartbeat) -> None:
+        self.beats[heartbeat.instance] = heartbeat
+
+    def heartbeats(self) -> list[Heartbeat]:
+        return list(self.beats.values())
 
 
 @dataclass

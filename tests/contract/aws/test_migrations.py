@@ -15,6 +15,7 @@ from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.fit import CheckpointAction
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations import migration as moving
 from sluice.core.migrations.checkpointing import Checkpoint, Part, SaveFailure
 from sluice.core.migrations.interruption import Notice, NoticeKind
@@ -240,9 +241,9 @@ def test_the_first_word_on_a_lost_machine_counts(ports: Recovering) -> None:
 def test_losses_and_bans_are_no_machines(ports: Recovering) -> None:
     ports.offerings.ban(CLUSTER, Ban(Offering("c5.large", "z-1"), Cause.LOST, NOW, NOW + 10))
     ports.losses.record(CLUSTER, Loss("i-1", NOW, "spot", True))
-    ports.nodes.put_many(CLUSTER, [{"instance": "i-1", "seen_at": NOW}])
+    ports.nodes.put_many(CLUSTER, [InventoryRow("i-1", seen_at=NOW)])
 
-    assert [each["instance"] for each in ports.nodes.of(CLUSTER)] == ["i-1"]
+    assert [each.instance for each in ports.nodes.of(CLUSTER)] == ["i-1"]
     assert ports.nodes.find(CLUSTER, "c5.large/z-1/") is None
 
 

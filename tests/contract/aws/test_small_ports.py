@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
+from sluice.core.lifecycle.inventory_row import DeclaredLost, Heartbeat, InventoryRow
 from sluice.errors import ManifestUnavailable
 
 from tests.contract.aws.builders import CLUSTER, NOW, a_workload
@@ -123,18 +124,31 @@ def test_who_takes_a_lease_ends_the_former_owner(ports: Ports) -> None:
 
 
 def test_nodes_are_kept_by_cluster_and_instance_and_leases_are_none(ports: Ports) -> None:
-    first = {"instance": "i-1", "type": "c5.large", "ready": False, "allocatable": {"cpu": "2"}}
+    first = InventoryRow("i-1", type="c5.large", ready=False, allocatable={"cpu": "2"}, price=0.5)
     ports.leases.acquire(CLUSTER, "a", now=NOW, until=NOW + 10)
 
-    ports.nodes.put_many(CLUSTER, [first, {**first, "instance": "i-2"}])
-    ports.nodes.put_many(CLUSTER, [{**first, "ready": True}])
-    ports.nodes.put_many("other", [{**first, "instance": "i-3"}])
+    ports.nodes.put_many(CLUSTER, [first, replace(first, instance="i-2")])
+    ports.nodes.put_many(CLUSTER, [replace(first, ready=True)])
+    ports.nodes.put_many("other", [replace(first, instance="i-3")])
 
-    found = {node["instance"]: node for node in ports.nodes.of(CLUSTER)}
+    found = {node.instance: node for node in ports.nodes.of(CLUSTER)}
     assert set(found) == {"i-1", "i-2"}
-    assert (found["i-1"]["ready"], found["i-1"]["allocatable"]) == (True, {"cpu": "2"})
-    assert found["i-2"]["ready"] is False
+    assert found["i-1"] == replace(first, ready=True)
+    assert found["i-2"] == replace(first, instance="i-2")
+    assert ports.nodes.find(CLUSTER, "i-2") == found["i-2"]
     assert ports.nodes.of("nowhere") == []
+
+
+def test_a_heartbeat_of_a_cluster_replaces_the_one_before_with_its_mark(ports: Ports) -> None:
+    lost = Heartbeat(CLUSTER, NOW, DeclaredLost(NOW + 1, "alice", "flooded"))
+    ports.nodes.put_heartbeat(Heartbeat("other", NOW))
+    ports.nodes.put_heartbeat(lost)
+
+    assert sorted(ports.nodes.heartbeats(), key=lambda each: each.instance) == sorted(
+        [lost, Heartbeat("other", NOW)], key=lambda each: each.instance
+    )
+    ports.nodes.put_heartbeat(Heartbeat(CLUSTER, NOW + 2))
+    assert Heartbeat(CLUSTER, NOW + 2) in ports.nodes.heartbeats(), "it answers again"
 
 
 def test_logs_are_listed_and_read_by_generation_pod_and_container(ports: Ports) -> None:

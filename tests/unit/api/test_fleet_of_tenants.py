@@ -6,6 +6,7 @@ from typing import Any
 
 from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
+from sluice.core.lifecycle.inventory_row import InventoryRow
 
 from tests.unit.api.control_plane import ADMIN, RED, ControlPlane
 
@@ -15,9 +16,9 @@ def a_plane() -> ControlPlane:
     now = plane.clock.now()
     plans = [PoolPlan("own", ("spot",), ("spot",)), PoolPlan("theirs", ("h100",), ("on-demand",))]
     plane.pools.put("batch-1", plans)
-    rows: list[dict[str, Any]] = [
-        {"instance": f"i-{pool}", "node": pool, "nodepool": pool, "capacity_type": kind,
-         "ready": True, "price": "0.5", "seen_at": now}
+    rows = [
+        InventoryRow(f"i-{pool}", pool, nodepool=pool, capacity_type=kind,
+                     ready=True, price=0.5, seen_at=now)
         for pool, kind in (("own", "spot"), ("theirs", "on-demand"))
     ]  # fmt: skip
     plane.nodes.put_many("batch-1", rows)

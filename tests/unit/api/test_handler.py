@@ -325,8 +325,8 @@ def test_a_new_cluster_counts_as_answering_until_it_was_asked() -> None:
     status, _ = raw(plane, json.dumps({"documents": [cluster("newest")]}))
 
     assert status == 200
-    (row,) = (row for row in plane.nodes.of("#clusters") if row["instance"] == "newest")
-    assert row["seen_at"] == plane.clock.now()
+    (row,) = (each for each in plane.nodes.heartbeats() if each.instance == "newest")
+    assert row.seen_at == plane.clock.now()
 
 
 def test_work_that_no_cluster_takes_keeps_that_reason_while_nothing_changes() -> None:

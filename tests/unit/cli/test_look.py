@@ -10,6 +10,7 @@ import pytest
 import yaml
 from sluice.core.clusters.capacity import Closure, PoolPlan
 from sluice.core.clusters.quarantine import Ban, Cause, Offering
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State
 from sluice.core.lifecycle.run import MachineShare, Run
 from sluice.core.migrations.losses import Loss
@@ -458,14 +459,14 @@ def test_why_names_the_machines_that_a_starting_workload_cannot_get() -> None:
 def test_capacity_groups_nodes() -> None:
     terminal = Terminal()
     now = terminal.plane.clock.now()
-    node = {"nodepool": "spot", "capacity_type": "spot", "type": "c6a.8xlarge", "zone": "a"}
-    fresh = {"seen_at": now, "allocatable": {"cpu": "31850m"}, "price": "0.5"}
+    node = InventoryRow(nodepool="spot", capacity_type="spot", type="c6a.8xlarge", zone="a")
+    fresh = replace(node, seen_at=now, allocatable={"cpu": "31850m"}, price=0.5)
     terminal.plane.nodes.put_many(
         "batch-1",
         [
-            {"instance": "i-1", "ready": True, **node, **fresh},
-            {"instance": "i-2", "ready": False, **node, **fresh},
-            {"instance": "i-3", "ready": True, **node, **fresh, "seen_at": now - 600_000},
+            replace(fresh, instance="i-1", ready=True),
+            replace(fresh, instance="i-2", ready=False),
+            replace(fresh, instance="i-3", ready=True, seen_at=now - 600_000),
         ],
     )
 
@@ -511,9 +512,9 @@ def test_wide_columns_tell_the_machine_and_an_estimated_cost() -> None:
     terminal, ids = two_running_one_waiting()
     plane = terminal.plane
     plane.call("POST", "/catalog", ADMIN, {"documents": [labelled_flavor()]})
-    node = {"instance": "i-1", "node": "node-1", "type": "c6a.16xlarge", "zone": "use1-az1"}
-    hardware = {"allocatable": {"cpu": "64"}, "price": "1.20", "capacity_type": "spot"}
-    plane.nodes.put_many("batch-1", [node | hardware | {"seen_at": plane.clock.now()}])
+    node = InventoryRow("i-1", "node-1", "c6a.16xlarge", "use1-az1", "spot")
+    node = replace(node, allocatable={"cpu": "64"}, price=1.20)
+    plane.nodes.put_many("batch-1", [replace(node, seen_at=plane.clock.now())])
     running = json.loads(terminal("get", ids[0], "-o", "json").stdout)["status"]
 
     record = plane.workloads.rows[ids[0]]

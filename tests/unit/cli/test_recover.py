@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from sluice.client.api import ApiClient
 from sluice.client.errors import NotDeployedError
 from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations.checkpointing import Checkpoint, Part, SaveFailure
 from sluice.core.migrations.interruption import UserRequest, read_event
 from sluice.ports import Archive
@@ -272,7 +273,7 @@ def test_a_drill_on_aws_marks_one_instance_for_as_long_as_it_takes(
         "spec": {"nodeName": "node-7", "containers": []},
     }  # fmt: skip
     terminal.plane.kubernetes.create(pod)
-    row = {"instance": "i-7", "node": "node-7", "capacity_type": "spot"}
+    row = InventoryRow("i-7", "node-7", capacity_type="spot")
     terminal.plane.nodes.put_many("batch-1", [row])
     aws = FakeAWS(terminal)
 

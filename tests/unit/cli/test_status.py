@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.run import Run
 
 from tests.unit.api.control_plane import ADMIN, BLUE, COMPANY, RED, ControlPlane, native
@@ -83,10 +84,10 @@ def test_people_read_it_as_lines() -> None:
 def test_machines_that_are_gone_are_not_counted() -> None:
     terminal = Terminal()
     now = terminal.plane.clock.now()
-    row = {"node": "n", "capacity_type": "spot", "ready": True, "price": "0.5"}
+    row = InventoryRow(node="n", capacity_type="spot", ready=True, price=0.5)
     seen = {"i-1": now, "i-2": now - HOUR}
-    rows = [row | {"instance": name, "seen_at": at} for name, at in seen.items()]
-    unpriced = {"instance": "i-3", "node": "m", "seen_at": now, "capacity_type": "on-demand"}
+    rows = [replace(row, instance=name, seen_at=at) for name, at in seen.items()]
+    unpriced = InventoryRow("i-3", "m", seen_at=now, capacity_type="on-demand")
     terminal.plane.nodes.put_many("batch-1", [*rows, unpriced])
 
     assert asked(terminal, "status")["machines"] == {

@@ -18,6 +18,7 @@ from sluice.core.accounting.machines import ended_share, pod_shares, running_sha
 from sluice.core.accounting.usage_intervals import usage_intervals
 from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import (
     Intent,
     IntentKind,
@@ -56,13 +57,13 @@ class Machine:
     def free(self, begin: int, end: int) -> int:
         return self.cpus - sum(n for n, b, e in self.used if b < end and begin < e)
 
-    def row(self) -> dict[str, Any]:
-        return {
-            "capacity_type": "spot",
-            "price": self.price,
-            "on_demand_price": self.price * 3,
-            "allocatable": {"cpu": str(self.cpus)},
-        }
+    def row(self) -> InventoryRow:
+        return InventoryRow(
+            capacity_type="spot",
+            price=self.price,
+            on_demand_price=self.price * 3,
+            allocatable={"cpu": str(self.cpus)},
+        )
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Market:
         return made, ready
 
     @property
-    def inventory(self) -> dict[str, dict[str, Any]]:
+    def inventory(self) -> dict[str, InventoryRow]:
         return {machine.name: machine.row() for machine in self.machines}
 
     def bill(self) -> tuple[float, float, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sluice.core.accounting.recovery import recovery
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.run import Run
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
@@ -73,10 +74,10 @@ def test_what_nobody_knows_is_not_guessed() -> None:
     assert found.standstill_ms == HOUR + 600_000, "the last run's own start ends it"
 
 
-def a_node(hours: float, capacity_type: str = "spot") -> dict[str, Any]:
+def a_node(hours: float, capacity_type: str = "spot") -> InventoryRow:
     created = datetime.fromtimestamp(START / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     seen = START + int(hours * HOUR)
-    return {"created": created, "seen_at": seen, "capacity_type": capacity_type}
+    return InventoryRow(created=created, seen_at=seen, capacity_type=capacity_type)
 
 
 def a_loss(at: int, *, noticed: bool) -> Loss:

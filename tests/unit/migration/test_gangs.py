@@ -301,7 +301,7 @@ def test_machines_that_the_inventory_does_not_know_yet_are_asked_of_the_cluster(
 ) -> None:
     node = town.runs("w", "kubelet", members=3)
     rows = town.nodes.rows[CLUSTER]
-    town.nodes.rows[CLUSTER] = {key: row for key, row in rows.items() if row.get("node") == node}
+    town.nodes.rows[CLUSTER] = {key: row for key, row in rows.items() if row.node == node}
 
     town.hear(town.notice(node))
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sluice.core.checkpoints.fit import MARGIN_MS, CheckpointAction
 from sluice.core.clusters.quarantine import Cause
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.options import RecoveryPolicy
 from sluice.core.lifecycle.record import IntentKind, State
 from sluice.core.lifecycle.record_entries import NO_REASON
@@ -457,7 +458,7 @@ def test_a_checkpoint_whose_order_a_move_has_overtaken_still_counts(town: Town) 
 
 def test_a_machine_whose_agent_came_after_the_inventory_is_asked_itself(town: Town) -> None:
     node = town.runs("w", "kubelet")
-    rows = [row | {"checkpoint": ""} for row in town.nodes.of(CLUSTER)]
+    rows = [replace(row, checkpoint="") for row in town.nodes.of(CLUSTER)]
     town.nodes.put_many(CLUSTER, rows)
 
     town.hear(town.notice(node))
@@ -486,9 +487,9 @@ def test_the_story_of_a_move_is_told_in_order(town: Town) -> None:
 
 def test_the_account_of_a_move_says_what_was_lost_and_saved(town: Town) -> None:
     node = town.runs("w", "none")
-    row = {"instance": town.instance(node), "node": node, "allocatable": {"cpu": "4"}}
-    prices = {"capacity_type": "spot", "price": 1.0, "on_demand_price": 3.0}
-    town.nodes.put_many(CLUSTER, [row | prices])
+    row = InventoryRow(town.instance(node), node, allocatable={"cpu": "4"})
+    priced = replace(row, capacity_type="spot", price=1.0, on_demand_price=3.0)
+    town.nodes.put_many(CLUSTER, [priced])
     town.clock.pass_ms(3_600_000)
 
     town.hear(town.notice(node))

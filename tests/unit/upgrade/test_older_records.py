@@ -14,9 +14,11 @@ import pytest
 from sluice.adapters.attribute_values import from_item
 from sluice.adapters.migration_items import to_checkpoint, to_migration
 from sluice.adapters.workload_items import item_of, workload_of
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State
 from sluice.core.migrations.checkpointing import CheckpointEntries
 from sluice.core.migrations.pod_annotations import DONE, annotations_of
+from sluice.core.values.plain import from_stored
 from sluice.ports import LedgerState
 
 from tests.fakes import JOB_NAME, owner_of
@@ -40,7 +42,7 @@ def taken_over(stored: dict[str, Any]) -> Town:
     town.ledgers.ledgers[ROOT] = LedgerState(ROOT, ledger["version"], 0, ledger["usage"])
     town.manifests.put_many(stored["manifests"])
     for cluster, rows in stored["nodes"].items():
-        town.nodes.put_many(cluster, rows)
+        town.nodes.put_many(cluster, [from_stored(InventoryRow, row) for row in rows])
     for row in map(from_item, stored["migrations"]):
         if row["id"].startswith("checkpoints#"):
             name = row["id"].partition("#")[2]

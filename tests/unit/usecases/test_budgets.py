@@ -11,6 +11,7 @@ import pytest
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.job_assessment import assess_job
 from sluice.core.config.budget import HOUR_MS
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.transitions import claim, finish, reclaim
@@ -165,7 +166,7 @@ def test_without_a_price_nothing_is_admitted_and_the_reason_says_what_to_state()
     assert code == "MISCONFIGURATION:PriceUnknown"
     assert "state it as annotation sluice.dev/usd-per-cpu-hour" in message
 
-    inventory = [{"instance": "i-1", "seen_at": plane.clock.now(), **machine(0.4)}]
+    inventory = [InventoryRow("i-1", seen_at=plane.clock.now(), **machine(0.4))]
     plane.nodes.put_many(CLUSTER, inventory)
     plane.clock.pass_ms(60_001)
     plane.admit()(ROOT)

@@ -10,6 +10,7 @@ import pytest
 from sluice.core.clusters.fleet import SILENT_MS, cost
 from sluice.core.config.document import DocumentError
 from sluice.core.config.kueue_objects import parse_objects
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.passes.admission_cycle import decide
 from sluice.ports import CatalogEdit
@@ -60,7 +61,10 @@ def machine(price: float, pool: str = SPOT, **fields: Any) -> dict[str, Any]:
 
 def inventory(plane: Plane, cluster: str, *machines: dict[str, Any]) -> None:
     now = plane.clock.now()
-    rows = [{"instance": f"i-{n}", "seen_at": now, **row} for n, row in enumerate(machines)]
+    rows = [
+        InventoryRow(**{"instance": f"i-{n}", "seen_at": now, **row})
+        for n, row in enumerate(machines)
+    ]
     plane.nodes.put_many(cluster, rows)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 
 from tests.fakes import MemoryMachines, RecordedInterruptions
@@ -25,8 +27,8 @@ def never() -> list[Any]:
     raise AssertionError("the inventory is read only for nodes that are no more")
 
 
-def a_row(number: int, *, ready: bool) -> dict[str, Any]:
-    return {"instance": f"i-{number}", "node": f"node-{number}", "ready": ready}
+def a_row(number: int, *, ready: bool) -> InventoryRow:
+    return InventoryRow(f"i-{number}", f"node-{number}", ready=ready)
 
 
 def test_only_the_end_of_a_silent_machine_with_pods_is_said() -> None:
@@ -54,8 +56,8 @@ def test_ec2_is_not_asked_while_all_is_well() -> None:
 
 def test_a_node_that_was_removed_under_its_pods_is_looked_up_in_the_inventory() -> None:
     ec2, said = Asked(), RecordedInterruptions()
-    earlier = {**a_row(4, ready=False), "node": "node-1", "created": "2026-11-20T08:00:00Z"}
-    inventory = [{**a_row(1, ready=True), "created": "2026-11-21T08:00:00Z"}, earlier]
+    earlier = replace(a_row(4, ready=False), node="node-1", created="2026-11-20T08:00:00Z")
+    inventory = [replace(a_row(1, ready=True), created="2026-11-21T08:00:00Z"), earlier]
 
     DetectLostNodes(ec2, said)(
         [a_row(3, ready=True)], {"node-1", "node-3", "node-9"}, lambda: inventory

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState
 from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.core.lifecycle.record_entries import StatusReason
 from sluice.core.lifecycle.run import NO_MACHINE, Run
@@ -175,10 +176,10 @@ def test_a_run_notes_its_share_of_its_machine_and_since_when() -> None:
     pod = plane.kubernetes.objects["Pod", NAMESPACE, POD]
     pod["spec"]["nodeName"] = "node-1"
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    machine = {"instance": "i-1", "node": "node-1", "capacity_type": "spot", "price": 1.2}
-    gives = {"allocatable": {"cpu": "4", "memory": "1000Gi"}}
-    plane.nodes.put_many(CLUSTER, [{"instance": "i-0", "node": "node-1", "seen_at": 1, "price": 9}])
-    plane.nodes.put_many(CLUSTER, [machine | gives | {"seen_at": 2}])
+    machine: Any = {"instance": "i-1", "node": "node-1", "capacity_type": "spot", "price": 1.2}
+    gives: Any = {"allocatable": {"cpu": "4", "memory": "1000Gi"}}
+    plane.nodes.put_many(CLUSTER, [InventoryRow("i-0", "node-1", seen_at=1, price=9)])
+    plane.nodes.put_many(CLUSTER, [InventoryRow(**machine, **gives, seen_at=2)])
 
     plane.look()
     running = plane.record().machine
@@ -198,11 +199,12 @@ def test_a_node_is_counted_again_until_it_has_its_labels() -> None:
     state = ClusterState(uncounted={"new", "gone"})
 
     state.mark_counted(
-        ["new", "old"], [{"node": "new", "type": ""}, {"node": "old", "type": "c5.large"}]
+        ["new", "old"],
+        [InventoryRow(node="new", type=""), InventoryRow(node="old", type="c5.large")],
     )
     assert (state.uncounted, state.counted) == ({"new"}, {"old", "gone"})
 
-    state.mark_counted(["new", "old"], [{"node": "new", "type": "c5.large"}])
+    state.mark_counted(["new", "old"], [InventoryRow(node="new", type="c5.large")])
     assert (state.uncounted, state.counted) == (set(), {"old", "gone", "new"})
 
 
@@ -1023,7 +1025,7 @@ def test_machines_of_ec2_are_counted_with_what_they_hold() -> None:
     plane.look()
 
     (row,) = plane.nodes.of(CLUSTER)
-    assert (row["instance"], row["node"], row["type"], row["ready"]) == (
+    assert (row.instance, row.node, row.type, row.ready) == (
         "i-0abc", node, "m5.large", True,
     )  # fmt: skip
 

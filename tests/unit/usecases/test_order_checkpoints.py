@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from sluice.core.clusters.cluster_state import ClusterState
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import IntentKind, State, Workload
 from sluice.core.migrations import periodic
 from sluice.core.migrations.losses import Loss
@@ -188,10 +189,10 @@ def test_machines_on_demand_are_trusted_longer() -> None:
     plane = Plane()
     now = running(plane, KUBELET).started_at
     pods = plane.kubernetes.list("Pod")[0]
-    node = {"node": pods[0]["spec"]["nodeName"]}
+    node = InventoryRow(node=pods[0]["spec"]["nodeName"])
 
     def every(capacity_type: str) -> int:
-        observed = Observed([node | {"capacity_type": capacity_type}], [], now)
+        observed = Observed([replace(node, capacity_type=capacity_type)], [], now)
         found = periodic.rhythm(plane.record(), pods, observed)
         assert found is not None
         return found.every_ms

@@ -10,6 +10,7 @@ import pytest
 from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import ClusterState
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations.assessment import assess_checkpoint
 from sluice.core.migrations.at_risk import AtRisk
 from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, SaveFailure
@@ -24,7 +25,7 @@ from tests.unit.usecases.plane import NAMESPACE, Plane
 from tests.unit.usecases.world import CLUSTER
 
 POD = "w-w1-g0-pod"
-MACHINE = {"node": "n", "checkpoint": "criu-4.2"}
+MACHINE = InventoryRow(node="n", checkpoint="criu-4.2")
 IO_URING = "CRIU refuses it: Can't dump file 5 of that type [0] (unknown anon_inode:[io_uring])"
 
 

@@ -16,6 +16,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
 from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
 from sluice.core.migrations.interruption import Notice
@@ -428,11 +429,17 @@ class Recordings(Protocol):
 
 
 class Nodes(Protocol):
-    def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None: ...
+    def put_many(self, cluster: str, nodes: Sequence[InventoryRow]) -> None: ...
 
-    def of(self, cluster: str) -> list[Mapping[str, Any]]: ...
+    def of(self, cluster: str) -> list[InventoryRow]: ...
 
-    def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None: ...
+    def find(self, cluster: str, instance: str) -> InventoryRow | None: ...
+
+    def put_heartbeat(self, heartbeat: Heartbeat) -> None: ...
+
+    def heartbeats(self) -> list[Heartbeat]:
+        """That of each cluster that has ever answered."""
+        ...
 
 
 class Interruptions(Protocol):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
 from sluice.adapters.dynamodb_leases import LEASE
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
+from sluice.core.values.plain import from_stored, to_plain
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+HEARTBEATS = "#clusters"  # the key below which each cluster has a row
 
 
 @dataclass(frozen=True)
@@ -19,10 +24,19 @@ class DynamoDBNodes:
     client: DynamoDBClient
     table: str
 
-    def put_many(self, cluster: str, nodes: Sequence[Mapping[str, Any]]) -> None:
-        put_all(self.client, self.table, [to_item({"cluster": cluster, **node}) for node in nodes])
+    def put_many(self, cluster: str, nodes: Sequence[InventoryRow]) -> None:
+        put_all(self.client, self.table, [_item(cluster, node) for node in nodes])
 
-    def of(self, cluster: str) -> list[Mapping[str, Any]]:
+    def put_heartbeat(self, heartbeat: Heartbeat) -> None:
+        put_all(self.client, self.table, [_item(HEARTBEATS, heartbeat)])
+
+    def of(self, cluster: str) -> list[InventoryRow]:
+        return [from_stored(InventoryRow, row) for row in self._rows(cluster)]
+
+    def heartbeats(self) -> list[Heartbeat]:
+        return [from_stored(Heartbeat, row) for row in self._rows(HEARTBEATS)]
+
+    def _rows(self, cluster: str) -> list[dict[str, Any]]:
         pages = self.client.get_paginator("query").paginate(
             TableName=self.table,
             KeyConditionExpression="#cluster = :cluster",
@@ -32,7 +46,11 @@ class DynamoDBNodes:
         rows = [from_item(item) for page in pages for item in page["Items"]]
         return [row for row in rows if row["instance"] != LEASE]
 
-    def find(self, cluster: str, instance: str) -> Mapping[str, Any] | None:
+    def find(self, cluster: str, instance: str) -> InventoryRow | None:
         key = to_item({"cluster": cluster, "instance": instance})
         item = self.client.get_item(TableName=self.table, Key=key).get("Item")
-        return from_item(item) if item else None
+        return from_stored(InventoryRow, from_item(item)) if item else None
+
+
+def _item(cluster: str, row: InventoryRow | Heartbeat) -> dict[str, Any]:
+    return to_item({"cluster": cluster, **to_plain(row)})

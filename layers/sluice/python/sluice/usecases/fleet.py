@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.fleet import Site, health, observed_rate
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
 from sluice.core.values.quantity import parse_quantity
 from sluice.usecases.configuration import cluster_spec, configured
 
@@ -14,19 +15,18 @@ if TYPE_CHECKING:
 
     from sluice.ports import CatalogSnapshot, Clock, Nodes
 
-HEARTBEATS = "#clusters"  # the key of the inventory below which each cluster has a row
 FRESH_MS = 20_000  # inventories change slowly, and passes are many
 GONE_MS = 180_000  # a node that was not seen for so long is gone
 
 
 def beat(nodes: Nodes, cluster: str, now: int) -> None:
     """Says that the cluster's API server answers."""
-    nodes.put_many(HEARTBEATS, [{"instance": cluster, "seen_at": now}])
+    nodes.put_heartbeat(Heartbeat(cluster, now))
 
 
 def counted_at(nodes: Nodes, cluster: str) -> int:
     """When a machine of the cluster was last seen, in epoch ms; 0: it has none."""
-    return max((int(node.get("seen_at", 0)) for node in nodes.of(cluster)), default=0)
+    return max((node.seen_at for node in nodes.of(cluster)), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,14 @@ class Fleet:
 
     nodes: Nodes
     clock: Clock
-    _kept: dict[str, tuple[int, list[tuple[Mapping[str, Any], dict[str, int]]]]] = field(
+    _kept: dict[str, tuple[int, list[tuple[InventoryRow, dict[str, int]]]]] = field(
         default_factory=dict
     )
 
     def __call__(self, snapshot: CatalogSnapshot) -> Sequence[Site]:
         flavors = configured(snapshot).queues.flavors
         now = self.clock.now()
-        seen = {str(row["instance"]): row["seen_at"] for row in self.nodes.of(HEARTBEATS)}
+        seen = {beat.instance: beat.seen_at for beat in self.nodes.heartbeats()}
         sites = []
         for name in sorted(snapshot.of("Cluster")):
             spec = cluster_spec(snapshot, name)
@@ -59,18 +59,18 @@ class Fleet:
                     health(cordoned=spec.cordoned, seen_at=seen.get(name, 0), now=now),
                     spec.locations,
                     {flavor: rate for flavor, rate in rates.items() if rate},
-                    sum(_amounts(row.get("requested") or {}).get("cpu", 0) for row, _ in inventory),
+                    sum(_amounts(row.requested).get("cpu", 0) for row, _ in inventory),
                     frozenset(spec.services),
                 )
             )
         return sites
 
-    def _inventory(self, cluster: str, now: int) -> list[tuple[Mapping[str, Any], dict[str, int]]]:
+    def _inventory(self, cluster: str, now: int) -> list[tuple[InventoryRow, dict[str, int]]]:
         """Machines that are there, each with what it can give, in base units."""
         read_at, kept = self._kept.get(cluster, (0, []))
         if now - read_at > FRESH_MS:
-            rows = [r for r in self.nodes.of(cluster) if r.get("seen_at", 0) > now - GONE_MS]
-            kept = [(row, _amounts(row.get("allocatable") or {})) for row in rows]
+            rows = [r for r in self.nodes.of(cluster) if r.seen_at > now - GONE_MS]
+            kept = [(row, _amounts(row.allocatable)) for row in rows]
             self._kept[cluster] = (now, kept)
         return kept
 

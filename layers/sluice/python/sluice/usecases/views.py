@@ -9,6 +9,7 @@ from sluice.core.accounting.costs import Bill
 from sluice.core.accounting.recovery import interruptions, recovery, undone
 from sluice.core.accounting.usage_intervals import IntervalKind, usage_intervals
 from sluice.core.lifecycle import checks, dependencies
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State, Workload, phase
 from sluice.core.lifecycle.reservations import total
 from sluice.core.lifecycle.runs import first_admitted_at, waited_ms
@@ -134,7 +135,7 @@ def workload_view(workload: Workload, refusals: Refusals, now: int) -> Json:
 def hardware(
     workload: Workload,
     flavors: Mapping[str, Mapping[str, Any]],
-    nodes: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, InventoryRow],
     now: int,
 ) -> Json:
     """What a workload runs or ran on, as far as its flavors and the inventory tell.
@@ -177,8 +178,8 @@ def time_view(workload: Workload, now: int) -> Json:
     }
 
 
-def _words(nodes: Iterable[Mapping[str, Any]], key: str) -> str:
-    return ",".join(sorted({str(node[key]) for node in nodes if node.get(key)}))
+def _words(nodes: Iterable[InventoryRow], attribute: str) -> str:
+    return ",".join(sorted({getattr(node, attribute) for node in nodes} - {""}))
 
 
 def _pod_set(pod_set: PodSet, workload: Workload) -> Json:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.run import MachineShare
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.values.quantity import parse_quantity
@@ -40,22 +41,20 @@ class PodShare:
     on_demand_usd_per_hour: float | None
 
 
-def pod_shares(
-    pods: Iterable[Document], inventory: Mapping[str, Mapping[str, Any]]
-) -> list[PodShare]:
+def pod_shares(pods: Iterable[Document], inventory: Mapping[str, InventoryRow]) -> list[PodShare]:
     """The shares of those pods that have a node; `inventory` by node name."""
     found = []
     for pod in pods:
         if not (node := pod["spec"].get("nodeName")):
             continue
-        row, requests = inventory.get(node, {}), _requested(pod)
+        row, requests = inventory.get(node, InventoryRow()), _requested(pod)
         found.append(
             PodShare(
                 _bound_at(pod),
                 _ended_at(pod),
-                str(row.get("capacity_type", "")),
-                _cost(requests, row, "price"),
-                _cost(requests, row, "on_demand_price"),
+                row.capacity_type,
+                _cost(requests, row, row.price),
+                _cost(requests, row, row.on_demand_price),
             )
         )
     return found
@@ -146,9 +145,9 @@ def share(requests: Mapping[str, int], allocatable: Mapping[str, Any]) -> float 
     return min(1.0, max(parts)) if parts else None
 
 
-def _cost(requests: Mapping[str, int], row: Mapping[str, Any], price: str) -> float | None:
-    taken = share(requests, row.get("allocatable") or {})
-    return None if taken is None or not row.get(price) else float(row[price]) * taken
+def _cost(requests: Mapping[str, int], row: InventoryRow, price: float | None) -> float | None:
+    taken = share(requests, row.allocatable)
+    return None if taken is None or not price else float(price) * taken
 
 
 def _sum(costs: Iterable[float | None]) -> float | None:

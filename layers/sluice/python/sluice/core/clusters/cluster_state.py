@@ -8,6 +8,7 @@ from typing import Any
 
 from sluice.core.jobs import gang_start
 from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
 from sluice.core.migrations.gangs import waits_for_part
@@ -50,7 +51,7 @@ class ClusterState:
     """Pod UID → why the pod does not start, from its events."""
     events_read_at: dict[str, int] = field(default_factory=dict)
     """Pod UID → when its events were read last (epoch ms)."""
-    node_rows: dict[str, Document] = field(default_factory=dict)
+    node_rows: dict[str, InventoryRow] = field(default_factory=dict)
     """Node name → its inventory row with its price; rows of ended nodes stay."""
 
     def has_changed(self, key: Key) -> bool:
@@ -105,17 +106,17 @@ class ClusterState:
             else:
                 workloads.pop(uid, None)
 
-    def mark_counted(self, nodes: Iterable[str], rows: Iterable[Document] = ()) -> None:
+    def mark_counted(self, nodes: Iterable[str], rows: Iterable[InventoryRow] = ()) -> None:
         """These nodes were listed, so all of them, and what was uncounted before, are counted now.
 
         `rows` are the inventory rows of those that are EC2 instances.
         """
         rows = list(rows)
         # Karpenter labels a node a moment after it has joined; until then it has no price.
-        unlabelled = {row["node"] for row in rows if not row["type"]}
+        unlabelled = {row.node for row in rows if not row.type}
         self.counted |= {*nodes, *self.uncounted} - unlabelled
         self.uncounted &= unlabelled
-        self.node_rows |= {row["node"]: row for row in rows}
+        self.node_rows |= {row.node: row for row in rows}
 
     def forget_ended(self, active: Container[str], before: int) -> None:
         """Forget Jobs that ended before a time (epoch ms), unless their record is active.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.drivers import needed_service
@@ -18,6 +18,7 @@ from sluice.core.clusters.placement import (
     PlacementRequest,
     place,
 )
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -62,17 +63,17 @@ def health(*, cordoned: bool, seen_at: int, now: int) -> Health:
     return Health.CORDONED if cordoned else Health.READY
 
 
-def is_of_flavor(row: Mapping[str, Any], flavor: ResourceFlavor) -> bool:
+def is_of_flavor(row: InventoryRow, flavor: ResourceFlavor) -> bool:
     """Whether a row of the inventory, as far as it tells, is of a machine of the flavor."""
     return all(
-        row.get(name) in (None, "", flavor.node_labels[label])
+        getattr(row, name) in ("", flavor.node_labels[label])
         for label, name in _LABELS.items()
         if label in flavor.node_labels
     )
 
 
 def observed_rate(
-    flavor: ResourceFlavor, nodes: Iterable[tuple[Mapping[str, Any], Mapping[str, int]]]
+    flavor: ResourceFlavor, nodes: Iterable[tuple[InventoryRow, Mapping[str, int]]]
 ) -> dict[str, Rate]:
     """What a flavor costs on the machines that are there; nothing if none is, or none is priced.
 
@@ -82,17 +83,17 @@ def observed_rate(
     wanted = {row: flavor.node_labels[label] for label, row in _LABELS.items()
               if label in flavor.node_labels}  # fmt: skip
     priced = [
-        (float(row["price"]) / gives["cpu"], str(row["instance"]), row, gives)
+        (float(row.price) / gives["cpu"], row.instance, row, gives)
         for row, gives in nodes
         if wanted
-        and row.get("price")
+        and row.price
         and gives.get("cpu")
-        and all(row.get(name) == value for name, value in wanted.items())
+        and all(getattr(row, name) == value for name, value in wanted.items())
     ]
     if not priced:
         return {}
     _, _, row, gives = sorted(priced, key=lambda each: each[:2])[len(priced) // 2]
-    price = round(float(row["price"]) * MICRO)
+    price = round(float(row.price or 0) * MICRO)
     return {resource: (price, amount) for resource, amount in gives.items() if amount > 0}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.core.accounting.machines import PRICES, share
 from sluice.core.accounting.recovery import interruptions
 from sluice.core.checkpoints.fit import CheckpointAction, fits_twice
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
 from sluice.core.migrations.assessment import CheckpointAssessment
 from sluice.core.migrations.at_risk import AtRisk
@@ -30,7 +30,7 @@ class MigrationPlan:
 def plan_interruption(
     notice: Notice,
     cluster: str,
-    machine: Mapping[str, Any],
+    machine: InventoryRow,
     assessed: Iterable[tuple[AtRisk, CheckpointAssessment]],
     now: int,
     checkpoint: str = "",
@@ -74,7 +74,7 @@ def _end(notice: Notice, workload: Workload) -> Intent | None:
 def _migration(
     notice: Notice,
     cluster: str,
-    machine: Mapping[str, Any],
+    machine: InventoryRow,
     at_risk: AtRisk,
     assessment: CheckpointAssessment,
     now: int,
@@ -92,7 +92,7 @@ def _migration(
         generation=workload.generation,
         cluster=cluster,
         instance=notice.instance,
-        node=machine["node"],
+        node=machine.node,
         kind=notice.kind.value,
         noticed_at=notice.at,
         received_at=now,
@@ -101,8 +101,8 @@ def _migration(
         action=assessment.fit.action,
         reason=assessment.reason,
         numbers=numbers,
-        instance_type=str(machine.get("type", "")),
-        zone=str(machine.get("zone", "")),
+        instance_type=machine.type,
+        zone=machine.zone,
         grace_ms=assessment.grace_ms,
         pods=assessment.pods,
         first_order=extra,
@@ -111,19 +111,19 @@ def _migration(
     )
 
 
-def prices(workload: Workload, machine: Mapping[str, Any]) -> dict[str, float]:
+def prices(workload: Workload, machine: InventoryRow) -> dict[str, float]:
     """Dollars per hour for the whole workload, where known: as noted, else as on this machine."""
     if workload.machine.usd_per_hour:
         noted = {name: getattr(workload.machine, name) for name in PRICES}
         return {name: price for name, price in noted.items() if price is not None}
     parts = [
-        each.count * (share(each.requests, machine.get("allocatable") or {}) or 0.0)
+        each.count * (share(each.requests, machine.allocatable) or 0.0)
         for each in workload.pod_sets
     ]
     return {
-        name: round(float(machine[price]) * sum(parts), 6)
-        for name, price in PRICES.items()
-        if sum(parts) and machine.get(price)
+        name: round(float(price) * sum(parts), 6)
+        for name, attribute in PRICES.items()
+        if sum(parts) and (price := getattr(machine, attribute))
     }
 
 

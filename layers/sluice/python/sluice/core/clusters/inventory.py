@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations.cpu_compatibility import cpu_of
 from sluice.core.values.quantity import parse_quantity
 
@@ -30,7 +31,7 @@ def requested_cpu(cluster: ClusterState) -> dict[str, int]:
     return total
 
 
-def node_row(node: Document, now: int) -> Document | None:
+def node_row(node: Document, now: int) -> InventoryRow | None:
     """One line of the inventory; None for a machine that is no EC2 instance."""
     metadata, labels = node["metadata"], node["metadata"].get("labels") or {}
     provider = (node.get("spec") or {}).get("providerID", "")
@@ -38,45 +39,41 @@ def node_row(node: Document, now: int) -> Document | None:
         return None
     conditions: Sequence[Document] = (node.get("status") or {}).get("conditions") or ()
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-    return {
-        "instance": provider.rsplit("/", 1)[-1],
-        "node": metadata["name"],
-        "type": labels.get("node.kubernetes.io/instance-type", ""),
-        "zone": labels.get("topology.kubernetes.io/zone", ""),
-        "capacity_type": labels.get("karpenter.sh/capacity-type", ""),
-        "nodepool": labels.get("karpenter.sh/nodepool", ""),
-        "created": metadata.get("creationTimestamp", ""),
-        "allocatable": dict((node.get("status") or {}).get("allocatable") or {}),
-        "ready": ready,
-        "reservation": labels.get("karpenter.k8s.aws/capacity-reservation-id", ""),
-        "cpu": cpu_of(labels),
-        "checkpoint": labels.get(CHECKPOINT, ""),
-        "connections": labels.get(f"{CHECKPOINT}-connections", ""),
-        "checkpoint_reason": (metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
-        "seen_at": now,
-    }
+    return InventoryRow(
+        instance=provider.rsplit("/", 1)[-1],
+        node=metadata["name"],
+        type=labels.get("node.kubernetes.io/instance-type", ""),
+        zone=labels.get("topology.kubernetes.io/zone", ""),
+        capacity_type=labels.get("karpenter.sh/capacity-type", ""),
+        nodepool=labels.get("karpenter.sh/nodepool", ""),
+        created=metadata.get("creationTimestamp", ""),
+        allocatable=dict((node.get("status") or {}).get("allocatable") or {}),
+        ready=ready,
+        reservation=labels.get("karpenter.k8s.aws/capacity-reservation-id", ""),
+        cpu=cpu_of(labels),
+        checkpoint=labels.get(CHECKPOINT, ""),
+        connections=labels.get(f"{CHECKPOINT}-connections", ""),
+        checkpoint_reason=(metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
+        seen_at=now,
+    )
 
 
-def free_by_pool(rows: Iterable[Mapping[str, Any]], since: int) -> dict[str, list[int]]:
+def free_by_pool(rows: Iterable[InventoryRow], since: int) -> dict[str, list[int]]:
     """NodePool → free millicores of each of its nodes that were ready when last seen.
 
     Nodes that were not seen `since` (epoch ms) are gone.
     """
     free: dict[str, list[int]] = {}
     for row in rows:
-        if row.get("ready") and int(row.get("seen_at", 0)) >= since:
+        if row.ready and row.seen_at >= since:
             given, taken = (
-                parse_quantity("cpu", str((row.get(name) or {}).get("cpu", "0")))
-                for name in ("allocatable", "requested")
+                parse_quantity("cpu", str(amounts.get("cpu", "0")))
+                for amounts in (row.allocatable, row.requested)
             )
-            free.setdefault(str(row.get("nodepool", "")), []).append(max(0, given - taken))
+            free.setdefault(row.nodepool, []).append(max(0, given - taken))
     return free
 
 
-def newest_by_node(rows: Iterable[Mapping[str, Any]]) -> dict[str, Document]:
+def newest_by_node(rows: Iterable[InventoryRow]) -> dict[str, InventoryRow]:
     """Rows of the inventory by node name; names are given again, to later machines."""
-    return {
-        str(row["node"]): dict(row)
-        for row in sorted(rows, key=lambda row: int(row.get("seen_at", 0)))
-        if row.get("node")
-    }
+    return {row.node: row for row in sorted(rows, key=lambda row: row.seen_at) if row.node}

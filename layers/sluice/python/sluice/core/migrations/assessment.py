@@ -9,6 +9,7 @@ from typing import Any
 from sluice.core.checkpoints.driver import Capability, CheckpointMode, PodFacts
 from sluice.core.checkpoints.drivers import driver_of, usable_driver
 from sluice.core.checkpoints.fit import Bandwidth, CheckpointAction, CheckpointFit
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.at_risk import AtRisk
 from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
@@ -33,7 +34,7 @@ class CheckpointAssessment:
 
 def assess_checkpoint(
     at_risk: AtRisk,
-    machines: Sequence[Mapping[str, Any]],
+    machines: Sequence[InventoryRow],
     kept: Sequence[Checkpoint],
     left_ms: int,
     *,
@@ -79,11 +80,11 @@ def _standing(refused: SaveFailure | None) -> str:
     return f"its trial failed: {cause}" if cause else ""
 
 
-def common_capability(machines: Sequence[Mapping[str, Any]]) -> Capability:
+def common_capability(machines: Sequence[InventoryRow]) -> Capability:
     """What all of these machines can do."""
     for row in machines:
         found = checkpointing.capability(row)
         if not found.kubelet:
             alone = len(machines) == 1
-            return found if alone else replace(found, reason=f"{row['node']}: {found.reason}")
+            return found if alone else replace(found, reason=f"{row.node}: {found.reason}")
     return checkpointing.capability(machines[0])

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sluice.core.checkpoints.driver import Capability, CheckpointMode, Connections
 from sluice.core.checkpoints.fit import Bandwidth
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import PodSet
 from sluice.core.migrations.lasting_failures import lasting_restore_cause
@@ -186,14 +187,14 @@ def observed_bandwidth(checkpoints: Iterable[Checkpoint], otherwise: Bandwidth) 
     return Bandwidth(disk=median(rates), network=float("inf"), amplification=1.0, uploaded=0.0)
 
 
-def capability(node: Mapping[str, Any]) -> Capability:
+def capability(node: InventoryRow) -> Capability:
     """From a row of the inventory; its `checkpoint` is a label such as `criu-4.2`."""
-    program = str(node.get("checkpoint", ""))
-    reason = str(node.get("checkpoint_reason") or "") or "the node cannot dump processes"
+    program = node.checkpoint
+    reason = node.checkpoint_reason or "the node cannot dump processes"
     return Capability(
         kubelet=program.startswith("criu"),
         reason=reason,
-        closes_connections=node.get("connections") == Connections.CLOSE,
+        closes_connections=node.connections == Connections.CLOSE,
     )
 
 

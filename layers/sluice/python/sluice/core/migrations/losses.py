@@ -6,10 +6,11 @@ against losses without one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations.interruption import epoch_ms
 
 HOUR_MS: Final = 3_600_000
@@ -34,22 +35,22 @@ class Loss:
     zone: str = ""
 
 
-def loss_of(row: Mapping[str, Any], at: int, kind: str, *, noticed: bool) -> Loss:
+def loss_of(row: InventoryRow, at: int, kind: str, *, noticed: bool) -> Loss:
     """From a row of the inventory."""
     return Loss(
-        instance=str(row["instance"]),
+        instance=row.instance,
         at=at,
         kind=kind,
         noticed=noticed,
-        capacity_type=str(row.get("capacity_type", "")),
-        nodepool=str(row.get("nodepool", "")),
-        instance_type=str(row.get("type", "")),
-        zone=str(row.get("zone", "")),
+        capacity_type=row.capacity_type,
+        nodepool=row.nodepool,
+        instance_type=row.type,
+        zone=row.zone,
     )
 
 
 def mean_between_ms(
-    inventory: Iterable[Mapping[str, Any]],
+    inventory: Iterable[InventoryRow],
     losses: Iterable[Loss],
     capacity_type: str,
     now: int,
@@ -63,9 +64,9 @@ def mean_between_ms(
     since = now - WINDOW_MS
     prior = SPOT_PRIOR_MS if capacity_type == "spot" else PRIOR_MS
     lived = sum(
-        max(0, int(row.get("seen_at", 0)) - max(since, epoch_ms(str(row.get("created", "")))))
+        max(0, row.seen_at - max(since, epoch_ms(row.created)))
         for row in inventory
-        if row.get("capacity_type") == capacity_type and row.get("created")
+        if row.capacity_type == capacity_type and row.created
     )
     counted = sum(
         loss.capacity_type == capacity_type

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.checkpoints.fit import MARGIN_MS, Bandwidth
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.options import Options
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations import checkpointing, gangs
@@ -51,7 +52,7 @@ class Due:
 class Observed:
     """The machines and losses of a cluster; what follows from them is worked out once."""
 
-    inventory: Sequence[Mapping[str, Any]]
+    inventory: Sequence[InventoryRow]
     losses: Sequence[Loss]
     now: int
     _between: dict[tuple[str, bool], float] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Observed:
     @cached_property
     def capacity_types(self) -> Mapping[str, str]:
         """Of each node by name."""
-        return {str(row.get("node")): str(row.get("capacity_type", "")) for row in self.inventory}
+        return {row.node: row.capacity_type for row in self.inventory}
 
     def between_ms(self, capacity_type: str, *, only_unnoticed: bool) -> float:
         key = capacity_type, only_unnoticed

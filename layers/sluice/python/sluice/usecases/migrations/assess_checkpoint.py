@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.inventory import node_row
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.assessment import CheckpointAssessment, assess_checkpoint
 from sluice.core.migrations.at_risk import AtRisk
@@ -30,7 +29,7 @@ class AssessCheckpoint:
     def __call__(
         self,
         name: str,
-        row: Mapping[str, Any],
+        row: InventoryRow,
         each: AtRisk,
         left_ms: int,
         *,
@@ -50,28 +49,28 @@ class AssessCheckpoint:
             refused=self.migrations.refused(each.workload.id),
         )
 
-    def row_of(self, name: str, node: str) -> Mapping[str, Any]:
+    def row_of(self, name: str, node: str) -> InventoryRow:
         """What the inventory says of a node; its name alone if it does not know it yet."""
-        rows = [row for row in self.nodes.of(name) if row["node"] == node]
-        return rows[0] if rows else {"node": node}
+        rows = [row for row in self.nodes.of(name) if row.node == node]
+        return rows[0] if rows else InventoryRow(node=node)
 
-    def rows(self, name: str, row: Mapping[str, Any], each: AtRisk) -> list[Mapping[str, Any]]:
+    def rows(self, name: str, row: InventoryRow, each: AtRisk) -> list[InventoryRow]:
         """The machines of all pods that would be saved together.
 
         The inventory lags some seconds behind new nodes, and behind what their agents say of them,
         so nobody is given up on its word alone.
         """
         names = {pod["spec"].get("nodeName", "") for pod in each.all_pods}
-        known = {row["node"]: row}
+        known = {row.node: row}
         if names - known.keys():
-            known = {one["node"]: one for one in self.nodes.of(name)} | known
+            known = {one.node: one for one in self.nodes.of(name)} | known
         dumped = driver_of(each.workload.options).dumps
         able = {node for node, one in known.items() if checkpointing.capability(one).kubelet}
         if self.clusters and dumped and names - able:
             nodes, _ = self.clusters.cluster(name).list("Node")
             fresh = [node_row(node, self.clock.now()) for node in nodes]
-            known |= {one["node"]: one for one in fresh if one}
-        return [known.get(node, {"node": node}) for node in sorted(names)]
+            known |= {one.node: one for one in fresh if one}
+        return [known.get(node, InventoryRow(node=node)) for node in sorted(names)]
 
 
 def with_gang(cluster: Cluster, each: AtRisk) -> AtRisk:

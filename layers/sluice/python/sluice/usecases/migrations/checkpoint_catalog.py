@@ -37,7 +37,7 @@ class CheckpointCatalog:
         otherwise_at: int = 0,
     ) -> Checkpoint | None:
         """The checkpoint of a pod or a whole gang, with the CPUs that can run it; else None."""
-        cpus = {row["node"]: row.get("cpu", "") for row in self.nodes.of(workload.cluster)}
+        cpus = {row.node: row.cpu for row in self.nodes.of(workload.cluster)}
         return whole_checkpoint(workload, saved, driver, cpus, otherwise_at)
 
     def enter(self, workload: Workload, made: Checkpoint) -> bool:

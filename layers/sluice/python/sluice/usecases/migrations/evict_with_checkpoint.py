@@ -69,7 +69,7 @@ class EvictWithCheckpoint:
             workload=workload.id,
             generation=workload.generation,
             cluster=workload.cluster,
-            instance=str(row.get("instance", "")),
+            instance=row.instance,
             node=node,
             kind=NoticeKind.EVICTION.value,
             noticed_at=now,

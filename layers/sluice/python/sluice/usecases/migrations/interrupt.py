@@ -146,7 +146,7 @@ class Interrupt:
         return [
             Notice(
                 NoticeKind.BLOCK,
-                row["instance"],
+                row.instance,
                 ending.at,
                 ending.deadline,
                 ending.account,
@@ -154,7 +154,7 @@ class Interrupt:
             )
             for cluster in self.catalog.snapshot().of("Cluster")
             for row in self.nodes.of(cluster)
-            if row.get("reservation") == ending.reservation
+            if row.reservation == ending.reservation
         ]
 
     def handle(
@@ -166,7 +166,7 @@ class Interrupt:
         if machine is None:
             return NoticeOutcome(dropped=f"instance {notice.instance} is none of ours")
         cluster = self.clusters.cluster(machine.cluster)
-        created = str(machine.row.get("created", ""))
+        created = machine.row.created
         first = self.migrations.note(notice.key(created), notice)
         if notice.kind in ADVICE:
             ordered = self.order_extra(cluster, machine.at_risk, notice)
@@ -216,7 +216,7 @@ class Interrupt:
         workload, at = at_risk.workload, request.at
         node = at_risk.pods[0]["spec"].get("nodeName", "")
         row = self.assess.row_of(workload.cluster, node)
-        instance = row.get("instance", "")
+        instance = row.instance
         notice = Notice(NoticeKind.REQUEST, instance, at, at + REQUEST_MS, account="", region="")
         now, restores = self.clock.now(), bool(request.checkpoint)
         assessment = self.assess(

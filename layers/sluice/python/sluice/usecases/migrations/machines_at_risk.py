@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.core.clusters.inventory import node_row
 from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations import at_risk
 from sluice.core.migrations.at_risk import AtRisk, most_valuable_first
 from sluice.core.migrations.interruption import LOSSES, Notice
@@ -20,7 +19,7 @@ class MachineAtRisk:
     """A machine of ours by cluster and inventory row, and the workloads on it."""
 
     cluster: str
-    row: Mapping[str, Any]
+    row: InventoryRow
     at_risk: tuple[AtRisk, ...]
 
 
@@ -39,9 +38,9 @@ class MachinesAtRisk:
         if found is None:
             return None
         name, row = found
-        return MachineAtRisk(name, row, self.list(self.clusters.cluster(name), row["node"]))
+        return MachineAtRisk(name, row, self.list(self.clusters.cluster(name), row.node))
 
-    def find(self, notice: Notice) -> tuple[str, Mapping[str, Any]] | None:
+    def find(self, notice: Notice) -> tuple[str, InventoryRow] | None:
         """Cluster and inventory row of an instance.
 
         The inventory may lag behind a new node, so a warning is looked up in the cluster too;
@@ -56,7 +55,7 @@ class MachinesAtRisk:
         for name in clusters:
             nodes, _ = self.clusters.cluster(name).list("Node")
             for node in nodes:
-                if (row := node_row(node, self.clock.now())) and row["instance"] == notice.instance:
+                if (row := node_row(node, self.clock.now())) and row.instance == notice.instance:
                     return name, row
         return None
 

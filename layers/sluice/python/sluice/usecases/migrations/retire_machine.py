@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.clusters.fallback import INTERRUPTIONS, STEADY
 from sluice.core.clusters.quarantine import Cause, Offering, avoiding, banned
 from sluice.core.intake.replacement import placeholder
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.job_status import POD_SET_LABEL
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.migrations.at_risk import AtRisk
@@ -52,23 +52,21 @@ class RetireMachine:
         self, cluster: Cluster, machine: MachineAtRisk, notice: Notice, migrating: Migrating
     ) -> None:
         name, row = machine.cluster, machine.row
-        if migrating and row.get("capacity_type") == "spot":
+        if migrating and row.capacity_type == "spot":
             self.bar(name, row)
         if machine.at_risk and notice.instance:  # an empty machine that goes is no loss
             noticed = notice.kind not in LOSSES
             lost = loss_of(row, notice.at, notice.kind.value, noticed=noticed)
             self.losses.record(name, lost)
-        self.retire(cluster, row["node"])
-        self.order_replacements(name, cluster, notice, migrating, str(row.get("cpu", "")))
+        self.retire(cluster, row.node)
+        self.order_replacements(name, cluster, notice, migrating, row.cpu)
         if notice.kind in LOSSES:
             proven = notice.kind is NoticeKind.TERMINATED
             self.bury(cluster, machine.at_risk, proven=proven)
 
-    def bar(self, name: str, row: Mapping[str, Any]) -> None:
+    def bar(self, name: str, row: InventoryRow) -> None:
         """Nothing more of the offering that was just lost."""
-        lost = Offering(
-            str(row.get("type", "")), str(row.get("zone", "")), str(row["capacity_type"])
-        )
+        lost = Offering(row.type, row.zone, row.capacity_type)
         before = {ban.offering: ban for ban in self.offerings.banned(name)}
         ban = banned(lost, Cause.LOST, self.clock.now(), before.get(lost))
         self.offerings.ban(name, ban)

@@ -12,6 +12,7 @@ from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.quarantine import Ban, in_force
 from sluice.core.config.model import StopPolicy
 from sluice.core.lifecycle.indexes import pending_key
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import Workload
 from sluice.core.lifecycle.runs import first_admitted_at
 from sluice.core.migrations import checkpointing
@@ -96,12 +97,12 @@ class Accounts:
         clusters = sorted(snapshot.of("Cluster"))
         planned = [(c, plan) for c in clusters for plan in self.query.pools.plans(c)]
         fleet = visible_fleet(caller, snapshot, planned)
-        groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = defaultdict(list)
+        groups: dict[tuple[str, str, str], list[InventoryRow]] = defaultdict(list)
         gone: Counter[tuple[str, str, str]] = Counter()
         plans: dict[tuple[str, str], PoolPlan] = {}
         barred: dict[str, list[Ban]] = {}
         for cluster, plan in planned:
-            capacity = {"nodepool": plan.pool, "capacity_type": ",".join(plan.capacity_types)}
+            capacity = InventoryRow(nodepool=plan.pool, capacity_type=",".join(plan.capacity_types))
             if fleet.shows(cluster, plan.pool, capacity):
                 plans[cluster, plan.pool] = plan
         for cluster in clusters:
@@ -111,20 +112,20 @@ class Accounts:
                 if fleet.shows(
                     cluster,
                     ban.offering.pool,
-                    {
-                        "type": ban.offering.instance_type,
-                        "capacity_type": ban.offering.capacity_type,
-                    },
+                    InventoryRow(
+                        type=ban.offering.instance_type,
+                        capacity_type=ban.offering.capacity_type,
+                    ),
                 )
             ]
             for loss in self.query.losses.of(cluster):
-                lost = {"nodepool": loss.nodepool, "capacity_type": loss.capacity_type}
+                lost = InventoryRow(nodepool=loss.nodepool, capacity_type=loss.capacity_type)
                 if loss.at > now - DAY_MS and fleet.shows(cluster, loss.nodepool, lost):
                     gone[cluster, loss.nodepool, loss.capacity_type] += 1
             for node in self.query.nodes.of(cluster):
-                key = (cluster, node.get("nodepool", ""), node.get("capacity_type", ""))
-                seen = node.get("seen_at", 0) > now - GONE_MS
-                if seen and fleet.shows(cluster, str(node.get("nodepool", "")), node):
+                key = (cluster, node.nodepool, node.capacity_type)
+                seen = node.seen_at > now - GONE_MS
+                if seen and fleet.shows(cluster, node.nodepool, node):
                     groups[key].append(node)
         shown = {key[:2] for key in (*groups, *gone)}
         idle = {
@@ -253,16 +254,16 @@ def _status(queue: ClusterQueue, inactive: str | None) -> str:
     return "active" if queue.stop_policy is StopPolicy.NONE else queue.stop_policy.value
 
 
-def _pool(key: tuple[str, str, str], nodes: Sequence[Mapping[str, Any]], gone: int) -> Json:
+def _pool(key: tuple[str, str, str], nodes: Sequence[InventoryRow], gone: int) -> Json:
     cluster, nodepool, capacity = key
-    prices = [float(node["price"]) for node in nodes if node.get("price")]
-    ready = [node for node in nodes if node.get("ready")]
+    prices = [float(node.price) for node in nodes if node.price]
+    ready = [node for node in nodes if node.ready]
     return {
         "cluster": cluster,
         "nodepool": nodepool,
         "capacity": capacity,
-        "types": sorted({str(node.get("type", "")) for node in nodes}),
-        "zones": sorted({str(node.get("zone", "")) for node in nodes}),
+        "types": sorted({node.type for node in nodes}),
+        "zones": sorted({node.zone for node in nodes}),
         "nodes": len(nodes),
         "ready": len(ready),
         "provisioning": len(nodes) - len(ready),
@@ -306,13 +307,13 @@ def _barred(cluster: str, ban: Ban) -> Json:
     }
 
 
-def _use(nodes: Sequence[Mapping[str, Any]]) -> str:
+def _use(nodes: Sequence[InventoryRow]) -> str:
     """CPU that pods request of what the nodes can give, as far as it was observed."""
-    allocatable = sum(_cpu(node.get("allocatable")) for node in nodes)
+    allocatable = sum(_cpu(node.allocatable) for node in nodes)
     shown = format_quantity("cpu", allocatable)
-    if nodes and not any("requested" in node for node in nodes):
+    if nodes and not any(node.requested for node in nodes):
         return f"?/{shown}"
-    requested = sum(_cpu(node.get("requested")) for node in nodes)
+    requested = sum(_cpu(node.requested) for node in nodes)
     return f"{format_quantity('cpu', requested)}/{shown}"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.core.intake.submission import NO_QUEUE
 from sluice.core.lifecycle.happenings import story
 from sluice.core.lifecycle.indexes import blocked_key, pending_key
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import ON_CLUSTER, State, Workload, phase
 from sluice.core.passes.admission_cycle import decide
 from sluice.core.values.identity import ID_LENGTH, elsewhere_id
@@ -201,7 +202,7 @@ class Query:
     def machines(self, caller: Authority, reference: str) -> Json:
         """Where its pods run now: node, and what the inventory knows of the instance."""
         workload = self.find(caller, reference)
-        known = {str(row.get("node")): row for row in self.nodes.of(workload.cluster)}
+        known = {row.node: row for row in self.nodes.of(workload.cluster)}
         names = sorted({node for node in self._nodes_now(workload) if node})
         shown = (
             *("instance", "type", "zone", "capacity_type", "nodepool"),
@@ -210,7 +211,11 @@ class Query:
         return {
             "items": [
                 {"node": name}
-                | {key: row[key] for key in shown if (row := known.get(name, {})).get(key)}
+                | {
+                    key: value
+                    for key in shown
+                    if (value := getattr(known.get(name, InventoryRow()), key))
+                }
                 for name in names
             ]
         }
@@ -375,13 +380,11 @@ class Query:
             for w in workloads
         ]
 
-    def _machines(
-        self, workloads: Sequence[Workload]
-    ) -> dict[str, Mapping[str, Mapping[str, Any]]]:
+    def _machines(self, workloads: Sequence[Workload]) -> dict[str, Mapping[str, InventoryRow]]:
         """By cluster and node name: the inventory, where a workload says which nodes it used."""
         clusters = {w.cluster for w in workloads if w.cluster and w.result.nodes}
         return {
-            cluster: {str(node.get("node")): node for node in self.nodes.of(cluster)}
+            cluster: {node.node: node for node in self.nodes.of(cluster)}
             for cluster in sorted(clusters)
         }
 

@@ -69,14 +69,13 @@ class Status:
             row
             for cluster in clusters
             for row in self.query.nodes.of(cluster)
-            if row.get("seen_at", 0) > now - GONE_MS
-            and fleet.shows(cluster, str(row.get("nodepool", "")), row)
+            if row.seen_at > now - GONE_MS and fleet.shows(cluster, row.nodepool, row)
         ]
-        prices = [float(row["price"]) for row in rows if row.get("price")]
+        prices = [float(row.price) for row in rows if row.price]
         return {
             "nodes": len(rows),
-            "ready": sum(bool(row.get("ready")) for row in rows),
-            "spot": sum(row.get("capacity_type") == "spot" for row in rows),
+            "ready": sum(row.ready for row in rows),
+            "spot": sum(row.capacity_type == "spot" for row in rows),
             "usdPerHour": sum(prices),
             "unpriced": len(rows) - len(prices),
         }

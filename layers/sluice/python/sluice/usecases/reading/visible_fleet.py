@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.core.clusters.fleet import is_of_flavor
 from sluice.core.config.model import ResourceFlavor
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.usecases.configuration import configured
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class VisibleFleet:
     flavors: Collection[ResourceFlavor] | None
     served: Mapping[tuple[str, str], Collection[str]]
 
-    def shows(self, cluster: str, nodepool: str, row: Mapping[str, Any]) -> bool:
+    def shows(self, cluster: str, nodepool: str, row: InventoryRow) -> bool:
         """Whether a machine, or a NodePool (`row` holds what its machines have in common)."""
         if self.flavors is None:
             return True

@@ -10,7 +10,7 @@ from sluice.core.clusters.capacity import MANAGED
 from sluice.core.clusters.fleet import SILENT_MS
 from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import cluster_spec, configured
-from sluice.usecases.fleet import HEARTBEATS, counted_at
+from sluice.usecases.fleet import counted_at
 from sluice.usecases.steering.drain import CORDONED_BY
 from sluice.usecases.views import Json
 
@@ -58,12 +58,10 @@ class Checkup:
 
     def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
         now = self.query.clock.now()
-        lost = {
-            str(r["instance"]): r["lost"] for r in self.query.nodes.of(HEARTBEATS) if "lost" in r
-        }
+        lost = {beat.instance: beat.lost for beat in self.query.nodes.heartbeats()}
         for cluster in sorted(snapshot.of("Cluster")):
             if told := lost.get(cluster):
-                message = f"was declared lost by {told['by']}: {told['reason']}"
+                message = f"was declared lost by {told.by}: {told.reason}"
                 advice = f"delete the Cluster {cluster}; the mark ends when the cluster answers"
                 yield _line(f"cluster {cluster}", WARN, message, advice)
                 continue

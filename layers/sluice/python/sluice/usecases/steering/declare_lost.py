@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sluice.core.clusters.fleet import SILENT_MS
 from sluice.core.lifecycle import transitions as lifecycle
+from sluice.core.lifecycle.inventory_row import DeclaredLost, Heartbeat
 from sluice.core.lifecycle.record import ON_CLUSTER, Intent, IntentKind, awaits_release
 from sluice.core.values.reasons import Reason
-from sluice.usecases.fleet import HEARTBEATS
 from sluice.usecases.request_errors import ConflictError, InvalidError, NotFoundError
 from sluice.usecases.views import Json
 
@@ -52,8 +52,8 @@ class DeclareLost:
         chosen = held[:MOST]
         if dry_run:
             return {"cluster": cluster, "declared": len(chosen), "left": len(held), "dryRun": True}
-        told = {"at": self.clock.now(), "by": caller.who, "reason": reason}
-        self.nodes.put_many(HEARTBEATS, [{"instance": cluster, "seen_at": seen_at, "lost": told}])
+        lost = DeclaredLost(self.clock.now(), caller.who, reason)
+        self.nodes.put_heartbeat(Heartbeat(cluster, seen_at, lost))
         message = f"{cluster} was declared lost by {caller.who}: {reason}"
         intent = Intent(IntentKind.REQUEUE, Reason.CLUSTER_LOST, message, by=caller.who)
         done = sum(self.workloads.apply([lifecycle.lose(w, intent) for w in chosen]))
@@ -62,8 +62,8 @@ class DeclareLost:
 
     def _require_silent(self, cluster: str) -> int:
         """When it answered last. Raises ConflictError if that was just now."""
-        rows = self.nodes.of(HEARTBEATS)
-        seen_at = max((int(r["seen_at"]) for r in rows if r["instance"] == cluster), default=0)
+        beats = self.nodes.heartbeats()
+        seen_at = max((each.seen_at for each in beats if each.instance == cluster), default=0)
         silent = self.clock.now() - seen_at
         if silent <= SILENT_MS:
             raise ConflictError(
