@@ -12,7 +12,7 @@ from infra.admission_policy import with_early_pass
 from infra.job_kinds import with_kinds
 
 _FOLDER = Path(__file__).parent
-_FILES = ("rbac.yaml", "admission-policy.yaml", "placeholders.yaml")
+_FILES = ("rbac.yaml", "admission-policy.yaml", "placeholders.yaml", "mutation-policy.yaml")
 _AGENT = "agent.yaml"
 _OF_EVERY_JOB = ("ValidatingAdmissionPolicy", "jobs.sluice.dev")
 

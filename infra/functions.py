@@ -108,13 +108,21 @@ FUNCTIONS = (
         timeout_seconds=90,
         memory_mb=512,
         tables={
-            "Workloads": (*_RECORDS, "UpdateItem"),
+            # It submits what users create in the cluster themselves, as `submit` does.
+            "Workloads": (*_RECORDS, "UpdateItem", "PutItem"),
             "Workloads/active": ("Query",),
+            "Workloads/inbox": ("Query",),
+            "Manifests": ("PutItem",),
+            "Catalog": _CATALOG,
             "Nodes": ("PutItem", "UpdateItem", "BatchWriteItem", "Query"),
             "Migrations": ("GetItem", "PutItem", "UpdateItem"),
             "Timeline": ("BatchWriteItem",),
         },
-        objects={"logs/": ("PutObject",), "checkpoints/": ("DeleteObject",)},
+        objects={
+            "manifests/": ("PutObject",),
+            "logs/": ("PutObject",),
+            "checkpoints/": ("DeleteObject",),
+        },
         sends=("commands", "interruptions"),
         reads_ec2=True,
         cluster_group="sluice:observe",

@@ -633,6 +633,15 @@ def _as_expected(wanted: Document, found: Document) -> bool:
     )
 
 
+def _merge(found: Document, patch: Document) -> Document:
+    """A JSON merge patch."""
+    made = dict(found)
+    for name, value in patch.items():
+        old = made.get(name)
+        made[name] = _merge(old or {}, value) if isinstance(value, dict) else value
+    return {name: value for name, value in made.items() if value is not None}
+
+
 def _merged(found: Document, patch: Document) -> Document:
     marks = {**found.get("annotations", {}), **patch.get("annotations", {})}
     merged = {**found, "annotations": {n: text for n, text in marks.items() if text is not None}}
@@ -736,14 +745,22 @@ class FakeKubernetes:
         self.objects[key] = {**found, "metadata": metadata, "spec": spec}
         return self.objects[key]
 
-    def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
+    def patch(
+        self, kind: str, namespace: str, name: str, patch: Document, *, status: bool = False
+    ) -> Document | None:
         found = self.get(kind, namespace, name)
         metadata = patch.get("metadata", {})
         if found is None or not _as_expected(metadata, found["metadata"]):
             return None
-        spec = {**found.get("spec", {}), **patch.get("spec", {})}
+        if status:
+            now = {k: v for k, v in (found["status"] | patch["status"]).items() if v is not None}
+            self.objects[kind, namespace, name] = {**found, "status": now}
+            return self.objects[kind, namespace, name]
+        stops = kind == "Job" and patch.get("spec", {}).get("suspend") is True
+        spec = _merge(found.get("spec", {}), patch.get("spec", {}))
         if kind == "Job" and found["spec"].get("suspend") and not spec["suspend"]:
             self.started.append(name)
+            found = {**found, "status": {"startTime": "now"}}
             for index in range(members(found)):
                 self._add_pod(found, index)
         kept = _merged(found["metadata"], metadata)
@@ -752,6 +769,8 @@ class FakeKubernetes:
         if kind == "Pod" and found["spec"].get("schedulingGates") and not spec["schedulingGates"]:
             made = self._scheduled(made)
         self.objects[kind, namespace, name] = made
+        if stops:
+            self._suspend(made)
         if kind == "Job" and not spec["suspend"]:
             self._count(namespace, name)
         if kind == "Pod" and (job := self._job_of(made)):
@@ -761,6 +780,14 @@ class FakeKubernetes:
             self._remove_pod(namespace, name)
             return made
         return self.objects[kind, namespace, name]
+
+    def _suspend(self, job: Document) -> None:
+        """The Job controller ends the pods of a suspended Job, and says so."""
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        for pod in self._pods_of(namespace, name):
+            self._remove_pod(namespace, pod["metadata"]["name"])
+        said = {"conditions": [{"type": "Suspended", "status": "True"}], "startTime": "then"}
+        self.objects["Job", namespace, name] = {**job, "status": said}
 
     def delete(
         self,
@@ -963,7 +990,8 @@ class FakeKubernetes:
         if "conditions" in job.get("status", {}):
             return
         phases = [pod["status"]["phase"] for pod in self._pods_of(namespace, name)]
-        status: Document = {"ready": phases.count("Running")}
+        began = job.get("status", {}).get("startTime", "now")
+        status: Document = {"ready": phases.count("Running"), "startTime": began}
         if "Failed" in phases:  # a Job is Failed only when all of its pods have ended
             status = {"conditions": [{"type": "Failed", "status": "True"}]}
             for pod in self._pods_of(namespace, name):

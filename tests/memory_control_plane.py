@@ -204,6 +204,7 @@ class MemoryControlPlane:
                 clock=self.clock,
             ),
             detect_lost_nodes=self.detect_lost_nodes(),
+            submit=self.submit_use_case(),
             pods_ready_ms=pods_ready_ms,
             pool=InlineExecutor(),
         )

@@ -164,7 +164,7 @@ def test_who_has_set_the_fields_of_a_started_job_is_kept_no_more(real: Kubernete
     metadata = job["metadata"]
     assert metadata["managedFields"]
 
-    start(real, a_workload(state=State.DISPATCHED, uid=metadata["uid"]), job)
+    start(real, a_workload(state=State.DISPATCHED, uid=metadata["uid"]), job, 0)
 
     def status() -> Any:
         return (real.get("Job", NAMESPACE, metadata["name"]) or {})["status"]

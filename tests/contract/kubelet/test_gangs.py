@@ -16,8 +16,9 @@ from sluice.core.lifecycle.record import State
 from sluice.core.migrations import gangs, migration
 from sluice.core.migrations.migration import PodCheckpoint
 from sluice.core.migrations.pod_annotations import ORDER, result_of_order
+from sluice.usecases.migrations.pods_of_run import all_pods_of
 from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers
-from sluice.usecases.migrations.stop_run import all_pods_of, find, stop
+from sluice.usecases.migrations.stop_run import find, stop
 from sluice.usecases.running.start_gangs import start_gang
 
 from local import control_plane

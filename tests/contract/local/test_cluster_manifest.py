@@ -208,7 +208,7 @@ def test_a_job_of_sluice_is_welcome(api: client.ApiClient) -> None:
 def test_nobody_else_makes_jobs_of_tenants_not_even_an_administrator(
     api: client.ApiClient,
 ) -> None:
-    assert "created by Sluice alone" in create(api, JOB, group="system:masters")
+    assert "Sluice alone says" in create(api, JOB, group="system:masters")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ STRIP = {"spec": {"template": {"metadata": {"labels": {"sluice.dev/workload": No
 
 def test_sluice_starts_its_jobs_and_nobody_else_does(api: client.ApiClient, stored: str) -> None:
     assert change(api, stored, START) == ""
-    assert "created by Sluice alone" in change(api, stored, START, group="system:masters")
+    assert "Sluice alone starts" in change(api, stored, START, group="system:masters")
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_controllers_of_kubernetes_carry_on_with_jobs_but_make_none(
     user, group = "system:kube-controller-manager", "system:masters"
 
     assert change(api, stored, START, user=user, group=group) == ""
-    assert "created by Sluice alone" in create(api, JOB, user=user, group=group)
+    assert "Sluice alone says" in create(api, JOB, user=user, group=group)
 
 
 def test_the_job_controller_makes_pods_of_sluices_jobs_alone(api: client.ApiClient) -> None:

@@ -13,7 +13,7 @@ from sluice.core.lifecycle.record import Workload
 STORED = json.loads(
     (Path(__file__).parent / "records" / "every-attribute-d5fa189.json").read_text()
 )
-LATER = {".options.checkpoint.connections"}  # what d5fa189 did not know
+LATER = {".options.checkpoint.connections", ".object"}  # what d5fa189 did not know
 RECORD = workload_of(STORED["workload"])
 
 
@@ -51,7 +51,7 @@ def test_every_attribute_of_a_run_is_read_also_where_it_repeats_the_record() -> 
 
 def test_what_is_stored_again_is_what_was_stored() -> None:
     assert from_item(item_of(RECORD)) == from_item(STORED["workload"])
-    assert set(Workload.__slots__) <= STORED["workload"].keys()
+    assert set(Workload.__slots__) - {"object"} <= STORED["workload"].keys()
 
 
 def test_a_migration_and_a_checkpoint_are_stored_as_they_were() -> None:

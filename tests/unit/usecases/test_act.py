@@ -53,9 +53,9 @@ def test_a_job_is_suspended_until_it_is_claimed() -> None:
                 made.append(document["spec"]["suspend"])
             return super().create(document)
 
-        def patch(self, *args: Any) -> Any:
+        def patch(self, *args: Any, **how: Any) -> Any:
             assert plane.record().state is State.DISPATCHED, "started before it was claimed"
-            return super().patch(*args)
+            return super().patch(*args, **how)
 
     witness = Witness()
     plane.act(witness)(CLUSTER, ["w1"])

@@ -961,7 +961,7 @@ def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
     ended = {**told, "status": {"phase": "Failed"}}
 
     def kept_after(*events: tuple[str, str, Any]) -> bytes:
-        observe.mark(talking, ClusterState(), events)
+        observe.mark(CLUSTER, talking, ClusterState(), events)
         for copy in list(observe.logs.last_copies.values()):
             copy.result()
         return plane.logs.get("w1", 0, POD, "main")
@@ -982,7 +982,7 @@ def test_pods_that_are_removed_after_their_end_are_not_read_again() -> None:
     metadata = {**pod["metadata"], "deletionTimestamp": "now"}
 
     removed = {**pod, "metadata": metadata, "status": {"phase": "Succeeded"}}
-    observe.mark(plane.kubernetes, ClusterState(), [("MODIFIED", "Pod", removed)])
+    observe.mark(CLUSTER, plane.kubernetes, ClusterState(), [("MODIFIED", "Pod", removed)])
 
     assert not observe.logs.last_copies
 

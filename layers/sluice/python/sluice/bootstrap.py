@@ -324,6 +324,13 @@ def submit() -> Submit:
 
 
 @cache
+def submit_from_cluster() -> Submit:
+    from sluice.usecases.admitting.submit import Submit
+
+    return Submit(workloads=workloads(), manifests=manifests(), catalog=catalog(), clock=clock())
+
+
+@cache
 def admit() -> Admit:
     from sluice.usecases.admitting.admit import Admit
     from sluice.usecases.fleet import Fleet
@@ -442,6 +449,7 @@ def observe() -> Observe:
         migrate=migrate(),
         order_checkpoints=order_checkpoints(),
         detect_lost_nodes=detect_lost_nodes(),
+        submit=submit_from_cluster(),
     )
 
 

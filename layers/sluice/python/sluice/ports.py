@@ -367,8 +367,13 @@ class Cluster(Protocol):
         """
         ...
 
-    def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
-        """Merge patch; None if the object or the preconditions in the patch do not match."""
+    def patch(
+        self, kind: str, namespace: str, name: str, patch: Document, *, status: bool = False
+    ) -> Document | None:
+        """Merge patch; None if the object or the preconditions in the patch do not match.
+
+        With `status` it changes the object's status, and nothing else.
+        """
         ...
 
     def delete(

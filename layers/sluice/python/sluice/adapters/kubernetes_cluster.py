@@ -98,15 +98,18 @@ class KubernetesCluster:
             if not query["continue"]:
                 return found, page["metadata"]["resourceVersion"]
 
-    def patch(self, kind: str, namespace: str, name: str, patch: Document) -> Document | None:
+    def patch(
+        self, kind: str, namespace: str, name: str, patch: Document, *, status: bool = False
+    ) -> Document | None:
         """A uid or resourceVersion inside the patch's metadata is a precondition."""
         content = "application/merge-patch+json"
-        status, body = self._call("PATCH", _path(kind, namespace, name), patch, content=content)
-        if status in (NOT_FOUND, CONFLICT):
+        path = f"{_path(kind, namespace, name)}{'/status' if status else ''}"
+        code, body = self._call("PATCH", path, patch, content=content)
+        if code in (NOT_FOUND, CONFLICT):
             return None
-        if status == UNPROCESSABLE and "uid" in str(body.get("message")):
+        if code == UNPROCESSABLE and "metadata.uid" in str(body.get("message")):
             return None  # another object has taken the name: its uid is immutable
-        return self._checked(status, body)
+        return self._checked(code, body)
 
     def apply(self, document: Document, *, manager: str) -> Document | None:
         metadata = document["metadata"]

@@ -20,6 +20,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "SchedulingPolicy": {"recordPasses": "nothing is recorded"},
     "Cluster": {
+        "alwaysWatch": "nobody creates objects there",
         "managePools": "no machines are bought",
         "maxWaitingPods": "pods get their machines at once",
     },

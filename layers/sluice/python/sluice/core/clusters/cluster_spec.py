@@ -26,6 +26,7 @@ class ClusterSpec:
     buckets: tuple[str, ...] = ()
     manages_pools: bool = True
     most_waiting_pods: int = WAITING_PODS
+    always_watched: bool = False
     services: Mapping[CheckpointMode, object] = field(default_factory=dict)
     """Settings of the services that checkpoint drivers have in this cluster."""
 
@@ -40,6 +41,8 @@ def read(fields: Fields) -> ClusterSpec:
 
     `spec.managePools`: whether `provision` sets limits of labelled NodePools; switched off, it
     gives back what it has set. `spec.maxWaitingPods`: with more without a node, nobody is admitted.
+    `spec.alwaysWatch`: it is watched while nothing of Sluice is there, too, so that what users
+    create in it is seen at once; else within a minute.
     A field named like the service of a checkpoint driver: its settings; only there may workloads
     ask for that driver.
     `spec.region` and `spec.buckets` say which data and checkpoints are near.
@@ -55,6 +58,7 @@ def read(fields: Fields) -> ClusterSpec:
         buckets=spec.texts("buckets"),
         manages_pools=spec.boolean("managePools", default=True),
         most_waiting_pods=spec.integer("maxWaitingPods", WAITING_PODS, minimum=1),
+        always_watched=spec.boolean("alwaysWatch", default=False),
         services=_services(spec),
     )
     for each in (fields, metadata, spec):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.core.jobs import gang_start
-from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import in_place, job_status
 from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.stuck_pods import Stuck, in_preparation, stuck
@@ -41,6 +41,8 @@ class ClusterState:
     """Pod UID → workload id, of pods that wait until their whole gang has machines."""
     key_by_pod: dict[str, Key] = field(default_factory=dict)
     """Pod UID → the generation it belongs to; a restored pod is given to a later generation."""
+    key_by_job: dict[str, Key] = field(default_factory=dict)
+    """Job UID → the generation that it runs."""
     resent: set[Key] = field(default_factory=set)
     """Generations whose dispatch was asked for a second time."""
     counted: set[str] = field(default_factory=set)
@@ -68,7 +70,10 @@ class ClusterState:
             return "ended"
         if job_status.all_ready(job, self.pods_of(*key)):
             return "ready"
-        return str(stuck(self.pods_of(*key), self.warnings) or "")
+        pods = self.pods_of(*key)
+        if in_place.came_by_door(job) and in_place.answers(job):
+            return f"{in_place.answers(job)} {sum(map(job_status.running_pod, pods))}"
+        return str(stuck(pods, self.warnings) or "")
 
     def update(self, kind: str, change: str, document: Document) -> Key | None:
         """Apply one event; returns the workload and generation that the object belongs to."""
@@ -78,10 +83,18 @@ class ClusterState:
         uid = document["metadata"]["uid"]
         if kind == "Pod":
             self._update_pod(key, document, deleted=change == "DELETED")
-        elif change != "DELETED":
+            return key
+        before = self.key_by_job.pop(uid, key)
+        if before != key:  # one object runs all generations of what came by the Kubernetes door
+            self.jobs.pop(before, None)
+        self.key_by_job[uid] = key
+        # Of what its owner deletes as soon as it has ended, that is the last word.
+        ended = in_place.came_by_door(document) and job_status.outcome(document) is not None
+        if change != "DELETED" or ended:
             self.jobs[key] = document
         elif key in self.jobs and self.jobs[key]["metadata"]["uid"] == uid:
             del self.jobs[key]
+            self.key_by_job.pop(uid, None)
         return key
 
     def _update_pod(self, key: Key, pod: Document, *, deleted: bool) -> None:
@@ -125,7 +138,7 @@ class ClusterState:
         """
         for key, job in list(self.jobs.items()):
             if key[0] not in active and 0 < job_status.ended_at(job) < before:
-                del self.jobs[key]
+                self.key_by_job.pop(self.jobs.pop(key)["metadata"]["uid"], None)
                 for uid in self.pods.pop(key, {}):
                     self.in_gang.pop(uid, None)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sluice.core.accounting.machines import ended_share, pod_shares, running_share
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState, Document, Key
-from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import in_place, job_status
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, is_migrating
@@ -156,6 +156,9 @@ def assess_missing_job(workload: Workload, cluster: ClusterState, now: int) -> I
         return  # somebody deleted the Job without its pods: they still count
     if workload.state is State.RECLAIMING:
         yield lifecycle.gone(workload)
+    elif workload.object is not None:
+        intent = Intent(IntentKind.CANCEL, Reason.CANCELLED_BY_USER, in_place.DELETED)
+        yield lifecycle.reclaim(workload, intent)
     else:
         message = f"its Job vanished from {workload.cluster}"
         intent = Intent(IntentKind.REQUEUE, Reason.JOB_LOST, message, not_before=now)
@@ -165,8 +168,13 @@ def assess_missing_job(workload: Workload, cluster: ClusterState, now: int) -> I
 def list_orphans(
     known: Mapping[str, Workload], cluster: ClusterState, only: Container[Key] | None = None
 ) -> Iterator[Document]:
-    """Jobs without a record: of a stale dispatcher, or of an ended generation."""
+    """Jobs without a record: of a stale dispatcher, or of an ended generation.
+
+    What others made is theirs to delete; it stays suspended.
+    """
     for key, job in cluster.jobs.items():
+        if in_place.came_by_door(job):
+            continue
         workload_id, generation = key
         workload = known.get(workload_id)
         if job["metadata"].get("deletionTimestamp") or (only is not None and key not in only):

@@ -95,6 +95,8 @@ class Generation:
     node_selector_terms: Sequence[Mapping[str, Any]] = ()
     checkpoints: str = ""
     cpu: str = ""
+    in_place: bool = False
+    """Whether an object that is there already runs it, of whose containers nothing can change."""
 
 
 def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]:
@@ -125,7 +127,7 @@ def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]
         count = run.placements[pod_set.name].count if in_order else together
         stage = pod_set.name if in_order else ""
         name = gang_start.config_map_name(run.id, run.generation, stage)
-        _pod_set(pod_set, run, (name, count) if count > 1 else None)
+        _pod_set(pod_set, run, (name, count) if count > 1 and not run.in_place else None)
     for template in list_child_templates(rendered):
         template["spec"].pop("suspend", None)  # their owner suspends these Jobs
         template["metadata"] = _template_metadata(template.get("metadata") or {}, _labels(run))

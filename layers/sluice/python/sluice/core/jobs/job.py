@@ -41,6 +41,7 @@ JOB: Final = JobKind(
     succeeded=("Complete",),
     all_ready=_all_ready,
     built_in=True,
+    starts_in_place=True,
     partial_admission=True,
     makes_no_pods_once_deleted=True,
     adopts_pods=True,

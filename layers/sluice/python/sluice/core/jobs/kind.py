@@ -81,6 +81,8 @@ class JobKind:
     """Where the JobTemplateSpecs of its Jobs lie, in the notation of `PodSetPath.at`."""
     built_in: bool = False
     """Whether every cluster knows the kind; the others need their controller installed."""
+    starts_in_place: bool = False
+    """Whether an object that somebody else made is admitted, by its `suspend`."""
     partial_admission: bool = False
     """Whether fewer pods than asked for may be started (Kueue's minimum parallelism)."""
     starts_in_order: Callable[[Document], bool] = lambda _manifest: False

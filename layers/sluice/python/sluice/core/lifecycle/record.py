@@ -86,6 +86,15 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterObject:
+    """An object that somebody made in a cluster, and that alone runs its workload."""
+
+    cluster: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     kind: IntentKind
     reason: str
@@ -149,6 +158,8 @@ class Workload:
     answers: tuple[CheckAnswer, ...] = ()
     waits: tuple[PendingPolicyAct, ...] = ()
     task: bool = False
+    object: ClusterObject | None = None
+    """What came through the Kubernetes door; None: Sluice makes an object for each generation."""
 
     @property
     def manifest_key(self) -> str:

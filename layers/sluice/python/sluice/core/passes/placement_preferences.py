@@ -47,8 +47,11 @@ def restrict_to_selected_namespaces(
 def allowed_clusters(
     workload: Workload, flavors: frozenset[str], now: int
 ) -> tuple[str, ...] | None:
-    """The clusters that `placement` allows for these flavors, best first; None: any."""
-    allowed: list[str] | None = None
+    """The clusters that `placement` allows for these flavors, best first; None: any.
+
+    What came through the door of one cluster runs there.
+    """
+    allowed = None if workload.object is None else [workload.object.cluster]
     for flavor in sorted(flavors):
         entries = [e for e in _open(workload, now) if e.flavor == flavor]
         if not entries or any(not entry.clusters for entry in entries):

@@ -6,15 +6,14 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from sluice.core.checkpoints.drivers import driver_of, needed_service
 from sluice.core.config import tenants
 from sluice.core.config.tenants import Tenant
-from sluice.core.intake import documents
+from sluice.core.intake import documents, kubernetes_door
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
 from sluice.core.lifecycle import completion, dependencies, pending_policy
-from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.record import ClusterObject, State, Workload
 from sluice.core.lifecycle.record_entries import FieldError, StatusReason
 from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
@@ -33,6 +32,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.admitting.pending_caps import PendingCaps
+from sluice.usecases.admitting.refusals import record_of, rejected
 from sluice.usecases.configuration import clusters_with_service, configured
 
 DEFAULT_PRIORITY_CLASS = "default"
@@ -48,13 +48,19 @@ TOO_MUCH = "the message takes too long to judge; send fewer or smaller documents
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One SQS message. `from_bus`: an EventBridge rule sent it, so its sender is the bus."""
+    """One SQS message, or what stands for one.
+
+    `from_bus`: an EventBridge rule sent it, so its sender is the bus. `object`: it was found in the
+    cluster, in `namespace`; its sender is the user who created it there, if that is known.
+    """
 
     id: str
     sender: str
     sent_at: int
     body: str
     from_bus: bool = False
+    object: ClusterObject | None = None
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,9 @@ class Submit:
     manifests: Manifests
     catalog: Catalog
     clock: Clock
-    tokens: TaskTokens
-    completions: Completions
+    tokens: TaskTokens | None = None
+    completions: Completions | None = None
+    """None for both: a door by which no task of Step Functions comes."""
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     fetching: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     caps: PendingCaps = field(init=False)
@@ -133,7 +140,7 @@ class Submit:
         if tenant is None:
             token = completion.token_in(message.body)
             return [Judged(message, unauthorised(message, now, task=bool(token)), None, token)]
-        by = event_source(message.body) if message.from_bus else principal_of(message)
+        by = sender_of(message)
         judged = []
         items = documents.read(message.body)
         until = self.clock.now() + MESSAGE_MS
@@ -147,7 +154,7 @@ class Submit:
             judged.append(Judged(message, replace(record, task=bool(token)), manifest, token))
         records = dependencies.linked([each.record for each in judged])
         return [
-            replace(each, record=replace(record, submitted_by=by))
+            replace(each, record=replace(record, submitted_by=by, object=message.object))
             for record, each in zip(records, judged, strict=True)
         ]
 
@@ -164,6 +171,9 @@ class Submit:
             return rejected(
                 found, refusal_code(item), [FieldError(**each) for each in found.errors]
             ), None
+        if message.object and (flaws := kubernetes_door.refuse_options(found.options)):
+            errors = [FieldError(flaw.field, flaw.message) for flaw in flaws]
+            return rejected(found, Reason.SCHEMA_INVALID, errors), None
         workload, manifest = placed(found, snapshot)
         if manifest is not None and not self.caps.take(tenant, configured(snapshot).queues):
             advice = (
@@ -206,7 +216,7 @@ class Submit:
             if created is Created.DIFFERENT:
                 workload = conflicting(workload, judged.message)
                 created = self.create(workload, judged.token)
-            if judged.token and created is Created.SAME:
+            if judged.token and self.completions and created is Created.SAME:
                 # Nothing of the record changes, so no event would tell of one more task.
                 self.completions.look([workload.task_key])
         except Exception as error:  # noqa: BLE001, one record's failure is reported, not spread
@@ -215,7 +225,7 @@ class Submit:
 
     def create(self, workload: Workload, token: str) -> Created:
         """First the token, so that whoever sees the record end finds it."""
-        if token:
+        if token and self.tokens:
             self.tokens.put(workload.task_key, token)
         return self.workloads.create(workload)
 
@@ -241,13 +251,25 @@ def without_token(
 
 
 def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
-    """Who sent it: the principal before the session name, or for events their granted source."""
+    """Who sent it: the principal before the session name, or for events their granted source.
+
+    Of an object in a cluster it is the first Tenant that has its namespace.
+    """
     known = [tenants.parse(document) for document in snapshot.of("Tenant").values()]
+    if message.object:
+        return next((tenant for tenant in known if message.namespace in tenant.namespaces), None)
     if message.from_bus:
         source = event_source(message.body)
         return next((tenant for tenant in known if source in tenant.event_sources), None)
     principal = principal_of(message)
     return next((tenant for tenant in known if principal in tenant.principals), None)
+
+
+def sender_of(message: Message) -> str:
+    """Whom the record names as its submitter."""
+    if message.object:
+        return message.sender
+    return event_source(message.body) if message.from_bus else principal_of(message)
 
 
 def principal_of(message: Message) -> str:
@@ -305,7 +327,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
             found, Reason.SCHEMA_INVALID, [FieldError("spec.checkpoint.mode", message)]
         ), None
     manifest = dict(found.manifest)
-    workload = _record(found, State.PENDING)
+    workload = record_of(found, State.PENDING)
     queued = replace(
         workload,
         cq=local.cluster_queue,
@@ -327,28 +349,17 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
     return dependencies.blocked(queued), manifest
 
 
-def rejected(found: Accepted | Rejected, code: Reason, errors: Sequence[FieldError]) -> Workload:
-    first = errors[0]
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return replace(
-        _record(found, State.REJECTED),
-        errors=tuple(errors),
-        reason=StatusReason(code, f"{first}{more}"),
-        finished_at=found.created_at,
-    )
-
-
 def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
     """Of the body of an unknown sender nothing is stored but a task token, until it is told so.
 
     Administrators see the record.
     """
-    sender = event_source(message.body) if message.from_bus else principal_of(message)
-    place = "eventSources" if message.from_bus else "principals"
-    what = (
-        "no Tenant grants submissions to this sender; an administrator adds it to spec."
-        f"{place} of one"
-    )
+    place, who = "principals", "submissions to this sender"
+    if message.object:
+        place, who = "namespaces", f"the namespace {message.namespace}"
+    elif message.from_bus:
+        place = "eventSources"
+    what = f"no Tenant grants {who}; an administrator adds it to spec.{place} of one"
     return Workload(
         workload_id("", message.id),
         name="",
@@ -356,12 +367,13 @@ def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
         queue=f"/{NO_QUEUE}",
         state=State.REJECTED,
         digest=digest(message.id),
-        submitted_by=sender,
+        submitted_by=sender_of(message),
         created_at=now,
         finished_at=now,
         errors=(FieldError("", what),),
         reason=StatusReason(Reason.POLICY_DENIED, what),
         task=task,
+        object=message.object,
     )
 
 
@@ -379,11 +391,3 @@ def conflicting(workload: Workload, message: Message) -> Workload:
         errors=(FieldError("metadata.idempotencyKey", what),),
         reason=StatusReason(Reason.KEY_REUSED, what),
     )
-
-
-def _record(found: Accepted | Rejected, state: State) -> Workload:
-    fields: dict[str, Any] = {
-        name: getattr(found, name)
-        for name in ("id", "name", "namespace", "queue", "tenant", "digest", "created_at")
-    }
-    return Workload(state=state, **fields)

@@ -11,7 +11,8 @@ from sluice.core.migrations import checkpointing, gangs
 from sluice.core.migrations.assessment import CheckpointAssessment, assess_checkpoint
 from sluice.core.migrations.at_risk import AtRisk
 from sluice.ports import Clock, Cluster, Clusters, Migrations, Nodes
-from sluice.usecases.migrations.stop_run import find, pods_of
+from sluice.usecases.migrations.pods_of_run import pods_of
+from sluice.usecases.migrations.stop_run import find
 
 
 @dataclass(frozen=True, kw_only=True)

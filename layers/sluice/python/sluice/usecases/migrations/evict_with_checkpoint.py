@@ -20,7 +20,8 @@ from sluice.ports import Catalog, Clock, Cluster, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint, with_gang
 from sluice.usecases.migrations.migrate import Migrate
-from sluice.usecases.migrations.stop_run import pods_of, stop
+from sluice.usecases.migrations.pods_of_run import pods_of
+from sluice.usecases.migrations.stop_run import stop
 
 
 @dataclass(frozen=True, kw_only=True)

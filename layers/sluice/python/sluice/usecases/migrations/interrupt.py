@@ -56,8 +56,8 @@ from sluice.usecases.migrations import pod_writer
 from sluice.usecases.migrations.assess_checkpoint import AssessCheckpoint, with_gang
 from sluice.usecases.migrations.machines_at_risk import MachineAtRisk, MachinesAtRisk
 from sluice.usecases.migrations.migration_steps import record_step
+from sluice.usecases.migrations.pods_of_run import pods_of
 from sluice.usecases.migrations.retire_machine import RetireMachine
-from sluice.usecases.migrations.stop_run import pods_of
 
 PARALLEL = 16
 

@@ -60,7 +60,8 @@ from sluice.usecases.migrations import pod_writer
 from sluice.usecases.migrations.checkpoint_catalog import CheckpointCatalog
 from sluice.usecases.migrations.migration_steps import record_step
 from sluice.usecases.migrations.placeholders import list_placeholders
-from sluice.usecases.migrations.stop_run import pods_of, stop
+from sluice.usecases.migrations.pods_of_run import pods_of
+from sluice.usecases.migrations.stop_run import stop
 
 DUMPED_GRACE_SECONDS = 1
 """What is left of a process after its dump is lost anyway, so it is ended at once."""

@@ -20,7 +20,7 @@ from sluice.core.values.reasons import Reason
 from sluice.ports import Cluster, Document, Migrations, Workloads
 from sluice.usecases.migrations import pod_writer
 from sluice.usecases.migrations.placeholders import remove_placeholders
-from sluice.usecases.migrations.stop_run import pods_of
+from sluice.usecases.migrations.pods_of_run import pods_of
 
 
 @dataclass(frozen=True)

@@ -125,12 +125,15 @@ class RetireMachine:
             current = self.workloads.get(each.workload.id)
             if current is None or not is_stopping(current, each.workload.generation):
                 continue
-            # The Job first, or its controller would replace the pods.
-            change = stop(cluster, current, self.clock.now())
+            # The Job first, or its controller would replace the pods. `act` alone may suspend one
+            # that others made; its generation is stopping, so what is replaced ends with it.
+            ours = current.object is None
+            change = stop(cluster, current, self.clock.now()) if ours else None
             if proven:
                 for pod in each.pods:
                     pod_writer.delete(cluster, pod, grace_seconds=0)
-                change = change or stop(cluster, current, self.clock.now())
+                if ours:
+                    change = change or stop(cluster, current, self.clock.now())
             if change:
                 self.workloads.apply([change])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle import transitions as lifecycle
@@ -13,12 +11,16 @@ from sluice.core.migrations.restoring import awaits_restore, why_not_restored
 from sluice.core.values.identity import job_name
 from sluice.ports import Cluster, Document
 from sluice.usecases.migrations import pod_writer
+from sluice.usecases.migrations.pods_of_run import all_pods_of, end_bare, hurry, pods_of
+from sluice.usecases.migrations.stop_in_place import find_object, stop_in_place
 
 LEFT_BEHIND_MS = 3_000
 """How long after its end a node may take to remove a deleted pod; meanwhile its log is read."""
 
 
 def find(cluster: Cluster, workload: Workload) -> Document | None:
+    if workload.object is not None:
+        return find_object(cluster, workload)
     name = job_name(workload.id, workload.generation)
     return cluster.get(workload.kind, workload.namespace, name)
 
@@ -26,7 +28,9 @@ def find(cluster: Cluster, workload: Workload) -> Document | None:
 def stop(
     cluster: Cluster, workload: Workload, now: int, grace_seconds: int | None = None
 ) -> Change | None:
-    """Delete the Job of a generation that must end; the proof that nothing runs, if any.
+    """End the run of a generation; the proof that nothing of it runs, if any.
+
+    The Job is deleted, or only suspended where others have made it.
 
     `grace_seconds` shortens what its pods are given after SIGTERM. Never 0: Kubernetes would forget
     such a pod at once, before its node has ended it, and with it the proof. A pod whose end its
@@ -34,6 +38,13 @@ def stop(
     the Job stays as long as it does, and Kubernetes takes a minute to clear up after a machine.
     The word of a node's agent that it has killed all it held of a pod is proof as well.
     """
+    way = _delete if workload.object is None else stop_in_place
+    return way(cluster, workload, now, grace_seconds)
+
+
+def _delete(
+    cluster: Cluster, workload: Workload, now: int, grace_seconds: int | None
+) -> Change | None:
     job = find(cluster, workload)
     if job is None or (workload.uid and job["metadata"]["uid"] != workload.uid):
         left = pods_of(cluster, workload)
@@ -70,31 +81,3 @@ def is_its_own_end(cluster: Cluster, workload: Workload, job: Document) -> bool:
     if not awaits_restore(workload):
         return True  # without a look at its pods
     return not why_not_restored(workload, job, all_pods_of(cluster, workload))
-
-
-def hurry(cluster: Cluster, pods: Iterable[Document], grace_seconds: int) -> None:
-    for pod in pods:
-        given = pod["metadata"].get("deletionGracePeriodSeconds", grace_seconds + 1)
-        if given > grace_seconds:
-            pod_writer.delete(cluster, pod, grace_seconds=max(1, grace_seconds))
-
-
-def end_bare(cluster: Cluster, pods: Iterable[Document]) -> None:
-    """Pods that no Job takes with it."""
-    for pod in pods:
-        if job_status.bare(pod) and not pod["metadata"].get("deletionTimestamp"):
-            pod_writer.delete(cluster, pod)
-
-
-def pods_of(cluster: Cluster, workload: Workload) -> list[Document]:
-    """The pods of this generation that may still execute anything."""
-    return [pod for pod in all_pods_of(cluster, workload) if job_status.running_pod(pod)]
-
-
-def all_pods_of(cluster: Cluster, workload: Workload) -> list[Document]:
-    selector = (
-        f"{job_status.WORKLOAD_LABEL}={workload.id},"
-        f"{job_status.GENERATION_LABEL}={workload.generation}"
-    )
-    pods, _ = cluster.list("Pod", selector=selector)
-    return pods

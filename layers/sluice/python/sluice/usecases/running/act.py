@@ -62,6 +62,7 @@ from sluice.usecases.migrations.placeholders import remove_placeholders
 from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers, restores_set
 from sluice.usecases.migrations.stop_run import find
 from sluice.usecases.running.start_gangs import may_be_waiting, start_gang
+from sluice.usecases.running.start_in_place import prepare, start_in_place
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -182,6 +183,8 @@ class Act:
             run = run_of(workload, flavors, terms, self.checkpoints, cpu)
             if (manifest := manifests.get(workload.manifest_key)) is None:
                 raise ManifestMissing(f"there is no manifest {workload.manifest_key}")
+            if workload.object is not None:
+                return prepare(cluster, workload, manifest, run)
             return create(cluster, workload, manifest, run)
 
         jobs = self.each(job_of, wanted)
@@ -206,7 +209,7 @@ class Act:
         others = self.workloads.get_many(w.id for w, _ in made if w.id not in current)
         current |= {w.id: w for w in others}
         claimed = [(current[w.id], job) for w, job in made if w.id in current]
-        started = self.each(lambda pair: start(cluster, *pair), claimed)
+        started = self.each(lambda pair: start(cluster, *pair, now), claimed)
         return [*failures(wanted, jobs), *failures([w for w, _ in claimed], started)]
 
     def each(self, do: Callable[[T], R], items: Sequence[T]) -> list[R | SluiceError]:
@@ -294,6 +297,7 @@ def run_of(
         node_selector_terms=terms,
         checkpoints=checkpoints,
         cpu=cpu,
+        in_place=workload.object is not None,
     )
 
 
@@ -304,7 +308,7 @@ def capacity_types(workload: Workload, kinds: Mapping[str, frozenset[str]]) -> f
     return frozenset[str]().union(*of) if all(of) else frozenset()
 
 
-def start(cluster: Cluster, workload: Workload, job: Document) -> None:
+def start(cluster: Cluster, workload: Workload, job: Document, now: int) -> None:
     """Un-suspend the claimed Job; any other stays suspended until `observe` removes it."""
     metadata = job["metadata"]
     claimed = workload.state is State.DISPATCHED and workload.uid == metadata["uid"]
@@ -312,6 +316,9 @@ def start(cluster: Cluster, workload: Workload, job: Document) -> None:
         return
     if was_migrated(workload) and not waits_at_gate(workload):
         remove_placeholders(cluster, workload)
+    if workload.object is not None:
+        start_in_place(cluster, workload, job, now)
+        return
     # Who has set which of its fields is nearly half of a Job, worked out anew for each write to it
     # until the list is emptied in this way; nobody asks, since a Job is never applied.
     released = {"uid": workload.uid, "managedFields": [{}]}

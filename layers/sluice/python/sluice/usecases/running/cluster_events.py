@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluice.core.lifecycle import job_status
+from sluice.core.lifecycle import in_place, job_status
 from sluice.errors import ClusterError
 from sluice.ports import Clock, Cluster, Document
 from sluice.usecases.running.problems import Problems
@@ -17,7 +17,9 @@ SELECTOR = job_status.WORKLOAD_LABEL
 TICK_SECONDS = 0.1
 MOST_EVENTS = 500
 
-Event = tuple[str, str, Document]  # change, kind, document
+Event = tuple[str, str, Document]  # change, kind (or DOOR), document
+DOOR = "door"
+"""Instead of a kind: what users create themselves, in a watch of its own."""
 
 
 @dataclass
@@ -31,20 +33,25 @@ class ClusterEvents:
     problems: Problems
     events: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
 
-    def follow(self, versions: Mapping[str, str]) -> None:
-        """`versions`: the kinds to watch, and the resource version from which to start."""
-        for kind, version in versions.items():
-            threading.Thread(target=self._follow, args=(kind, version), daemon=True).start()
+    def follow(self, versions: Mapping[str, str], door: Mapping[str, str]) -> None:
+        """The kinds to watch, and the resource version from which to start.
 
-    def _follow(self, kind: str, version: str) -> None:
+        `versions` of what Sluice runs, `door` of what users create.
+        """
+        watches = [(kind, kind, SELECTOR, version) for kind, version in versions.items()]
+        watches += [(kind, DOOR, in_place.QUEUE_LABEL, version) for kind, version in door.items()]
+        for watch in watches:
+            threading.Thread(target=self._follow, args=watch, daemon=True).start()
+
+    def _follow(self, kind: str, told_as: str, selector: str, version: str) -> None:
         left = (self.until - self.clock.now()) / 1000
         try:
-            watch = self.cluster.watch(kind, selector=SELECTOR, version=version, seconds=left)
+            watch = self.cluster.watch(kind, selector=selector, version=version, seconds=left)
             for change, document in watch:
                 if change == "ERROR" or self.ended.is_set():
                     return
                 if change != "BOOKMARK":
-                    self.events.put((change, kind, document))
+                    self.events.put((change, told_as, document))
         except ClusterError as error:
             self.problems.report(error)  # the next run lists everything again
         finally:

@@ -11,7 +11,7 @@ from sluice.core.clusters.inventory import newest_by_node
 from sluice.core.clusters.job_assessment import list_lost_commands, list_orphans
 from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.record import Workload
+from sluice.core.lifecycle.record import State, Workload
 from sluice.errors import ClusterError
 from sluice.ports import (
     Clock,
@@ -25,13 +25,15 @@ from sluice.ports import (
     Prices,
     Workloads,
 )
+from sluice.usecases.admitting.submit import Submit
 from sluice.usecases.fleet import beat
 from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.migrations.placeholders import Placeholders
 from sluice.usecases.running.archive_logs import RECENT_MS, ArchiveLogs
-from sluice.usecases.running.cluster_events import SELECTOR, ClusterEvents, Event
+from sluice.usecases.running.cluster_events import DOOR, SELECTOR, ClusterEvents, Event
 from sluice.usecases.running.count_nodes import CountNodes
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
+from sluice.usecases.running.kubernetes_door import KubernetesDoor
 from sluice.usecases.running.observer_lease import LEASE_MS, ObserverLease
 from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.running.problems import Problems
@@ -61,6 +63,7 @@ class Observe:
     count_nodes: CountNodes
     order_checkpoints: OrderCheckpoints
     problems: Problems
+    door: KubernetesDoor
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
         """Observes until `until` (epoch ms), or just once if nothing of ours is on the cluster.
@@ -80,10 +83,11 @@ class Observe:
             cluster = self.clusters.cluster(name)
             state, versions, records = self.reconcile(name, cluster)
             beat(self.nodes, name, self.clock.now())
-            if state.jobs or self.workloads.active(name):
+            waiting = self.door.look(name, cluster)
+            if state.jobs or self.workloads.active(name) or self.door.busy:
                 self.logs.start_recent(cluster, state, records, archived)
                 due = self.order_checkpoints(name, records, state)
-                self.watch(name, cluster, state, versions, due, lease)
+                self.watch(name, cluster, state, (versions, waiting), due, lease)
         finally:
             lease.release()
 
@@ -92,23 +96,24 @@ class Observe:
         name: str,
         cluster: Cluster,
         state: ClusterState,
-        versions: Mapping[str, str],
+        versions: tuple[Mapping[str, str], Mapping[str, str]],
         due: Mapping[str, int],
         lease: ObserverLease,
     ) -> None:
         """Follows the events; now and then looks for what no event tells.
 
+        `versions`: where the watches start, of what runs and of what stands at the door.
         `due`: when each workload is to be checkpointed next (epoch ms).
         """
         until, ended = lease.until, lease.ended
         events = ClusterEvents(
             cluster=cluster, clock=self.clock, until=until, ended=ended, problems=self.problems
         )
-        events.follow(versions)
+        events.follow(*versions)
         checked = resent = self.clock.now()
         counted = 0
         while (now := self.clock.now()) < until and not ended.is_set():
-            self.mark(cluster, state, events.take())
+            self.mark(name, cluster, state, events.take())
             urgent = state.list_urgent()
             if urgent and now - resent > RESEND_MS:
                 self.commands.send(name, urgent)
@@ -127,7 +132,7 @@ class Observe:
         ended.set()
         # Events that came until then count too; the next observer would find them by its list.
         while (rest := events.take(wait=0)) and self.clock.now() < until + LEASE_MS:
-            self.mark(cluster, state, rest)
+            self.mark(name, cluster, state, rest)
 
     def reconcile(
         self, name: str, cluster: Cluster
@@ -169,14 +174,19 @@ class Observe:
         self.logs.start_remaining(cluster, state, self.workloads.get_many)
         return due
 
-    def mark(self, cluster: Cluster, state: ClusterState, events: Sequence[Event]) -> None:
+    def mark(
+        self, name: str, cluster: Cluster, state: ClusterState, events: Sequence[Event]
+    ) -> None:
         """Assesses only the workloads whose Jobs the events have changed."""
+        at_door = [(change, job) for change, kind, job in events if kind == DOOR]
+        events = [event for event in events if event[1] != DOOR]
         keys = {state.update(kind, change, document) for change, kind, document in events}
         pods = [(change, pod) for change, kind, pod in events if kind == "Pod"]
         self.update.note_checkpoints([pod for _, pod in pods], state)
         self.logs.start_last(cluster, [pod for change, pod in pods if change != "DELETED"])
         changed = [key[0] for key in keys if key and state.has_changed(key)]
         if not changed:
+            self.door.follow(name, cluster, at_door)
             return
         records = self.workloads.get_many(changed)
         started = self.clock.now()
@@ -185,6 +195,10 @@ class Observe:
         missing = [w for w in records if w.uid in deleted]
         self.update.assess(cluster, state, records, missing)
         self.logs.start_recent(cluster, state, records, started - CHECK_MS)  # `act` ended some
+        stopping = [w.id for w in records if w.object and w.state is State.RECLAIMING]
+        if stopping:  # its pods and its controller's word prove the end; `act` looks at both
+            self.commands.send(name, stopping)
+        self.door.follow(name, cluster, at_door)  # after those that ended and were deleted then
 
     def delete_orphans(
         self, cluster: Cluster, state: ClusterState, known: Mapping[str, Workload]
@@ -219,6 +233,7 @@ def compose_observe(
     migrate: Migrate,
     order_checkpoints: OrderCheckpoints,
     detect_lost_nodes: DetectLostNodes,
+    submit: Submit,
     pods_ready_ms: int = PODS_READY_MS,
     pool: ThreadPoolExecutor | None = None,
 ) -> Observe:
@@ -251,6 +266,7 @@ def compose_observe(
         count_nodes=CountNodes(nodes=nodes, prices=prices, detect_lost=detect_lost_nodes),
         order_checkpoints=order_checkpoints,
         problems=problems,
+        door=KubernetesDoor(submit=submit, workloads=workloads, clock=clock, problems=problems),
     )
 
 

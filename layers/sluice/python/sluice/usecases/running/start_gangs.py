@@ -10,7 +10,8 @@ from sluice.core.jobs import gang_start
 from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import State, Workload
-from sluice.usecases.migrations.stop_run import all_pods_of, find
+from sluice.usecases.migrations.pods_of_run import all_pods_of
+from sluice.usecases.migrations.stop_run import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable

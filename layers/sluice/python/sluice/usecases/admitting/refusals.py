@@ -1,0 +1,31 @@
+"""The records of submissions: as they begin, and with what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sluice.core.intake.submission import Accepted, Rejected
+from sluice.core.lifecycle.record import State, Workload
+from sluice.core.lifecycle.record_entries import FieldError, StatusReason
+from sluice.core.values.reasons import Reason
+
+
+def rejected(found: Accepted | Rejected, code: Reason, errors: Sequence[FieldError]) -> Workload:
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return replace(
+        record_of(found, State.REJECTED),
+        errors=tuple(errors),
+        reason=StatusReason(code, f"{first}{more}"),
+        finished_at=found.created_at,
+    )
+
+
+def record_of(found: Accepted | Rejected, state: State) -> Workload:
+    fields: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("id", "name", "namespace", "queue", "tenant", "digest", "created_at")
+    }
+    return Workload(state=state, **fields)
