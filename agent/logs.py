@@ -84,6 +84,7 @@ def address_of(pod: Mapping[str, Any]) -> tuple[str, str]:
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     address = urlsplit((metadata.get("annotations") or {}).get(LOGS, ""))
+    # As sluice.core.values.log_keys, which the agent's image does not hold; a test compares them.
     prefix = f"logs/{labels.get(WORKLOAD, '')}/{labels.get(GENERATION, '')}/"
     own = address.scheme == "s3" and address.path == f"/{prefix}"
     return (address.netloc, prefix) if own else ("", "")

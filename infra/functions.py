@@ -7,6 +7,8 @@ not use. docs/architecture.md tells what each one does.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sluice.core.values.log_keys import LOGS
+
 _CATALOG = ("GetItem", "Query")
 _RECORDS = ("GetItem", "BatchGetItem")
 _FAULTS = ("BatchWriteItem",)  # what keeps a function from its work, for `sluice doctor`
@@ -120,7 +122,7 @@ FUNCTIONS = (
         },
         objects={
             "manifests/": ("PutObject",),
-            "logs/": ("PutObject",),
+            LOGS: ("PutObject",),
             "checkpoints/": ("DeleteObject",),
         },
         sends=("commands", "interruptions"),
@@ -213,11 +215,11 @@ FUNCTIONS = (
         },
         objects={
             "manifests/": ("GetObject",),
-            "logs/": ("GetObject",),
+            LOGS: ("GetObject",),
             "checkpoints/": ("GetObject",),
             "passes/": ("GetObject",),
         },
-        lists=("logs/", "checkpoints/", "passes/"),
+        lists=(LOGS, "checkpoints/", "passes/"),
         sends=("kicks", "commands", "interruptions"),
         inspects=("submissions", "kicks", "commands", "interruptions", "completions", "answers"),
         invokes=("submit", "admit", "act", "provision", "interrupt", "complete", "answer"),

@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
+from sluice.core.values.log_keys import LOGS
 
 from infra.function import SluiceFunction
 from infra.published import Published
@@ -126,7 +127,7 @@ class NodeAgent(Construct):
                     actions=["s3:PutObject", "s3:AbortMultipartUpload"],
                     resources=[
                         bucket.arn_for_objects("checkpoints/*"),
-                        bucket.arn_for_objects("logs/*"),
+                        bucket.arn_for_objects(f"{LOGS}*"),
                     ],
                 )
             ],

@@ -21,6 +21,7 @@ from local.node import init
 from local.settings import CLONE
 
 HIDDEN = tuple(map(Path, ("/tmp", "/var/tmp", "/run", "/root", "/home")))  # noqa: S108
+"""Folders of the machine of which a pod gets empty ones of its own, such as /tmp."""
 WORLD_WRITABLE = 0o1777
 LOGS = Path("/run/sluice/logs")
 HOME = Path("/root")

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
+from sluice.core.values.log_keys import generation_folder
 
 from local.node.folders import PodFolder
 from local.node.logs import open_log
@@ -30,7 +31,7 @@ def address_of(pod: Mapping[str, Any]) -> tuple[str, str]:
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     address = urlsplit((metadata.get("annotations") or {}).get(ADDRESS, ""))
-    prefix = f"logs/{labels.get(WORKLOAD, '')}/{labels.get(GENERATION, '')}/"
+    prefix = generation_folder(labels.get(WORKLOAD, ""), labels.get(GENERATION, ""))
     own = address.scheme == "s3" and address.path == f"/{prefix}"
     return (address.netloc, prefix) if own else ("", "")
 

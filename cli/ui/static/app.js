@@ -1,4 +1,6 @@
 // The shell: navigation, theme, and the page that the address names.
+// Columns of a table stand in the page's own file (workloads.js, capacity.js, ...); those of the
+// command in cli/commands (ls.py, capacity.py, ...).
 import {Link, html, render, useAddress, useEffect, useLive, useState} from "./core.js";
 import {Capacity} from "./capacity.js";
 import {Operate} from "./operate.js";

@@ -59,7 +59,6 @@ RICH = dispatched(
     admitted_at=NOW,
     dispatched_at=NOW + 1,
     started_at=NOW + 2,
-    ready_pods=1,
     result=JobResult(succeeded=False, exit_codes={"pod": {"main": 137}}),
     reason=StatusReason("X", "ünïcode ✓"),
     restore_from="s3://bucket/checkpoint",

@@ -20,11 +20,12 @@ import pytest
 from sluice.core.migrations import pod_annotations
 from sluice.core.migrations.interruption import NoticeKind, read_event
 from sluice.core.migrations.migration import PodCheckpoint
+from sluice.core.values.log_keys import generation_folder, log_key, short_name
 
 from agent import orders, support
 from agent.connections import count_connections
 from agent.kubelet import CheckpointRefusedError, Kubelet
-from agent.logs import LogUploader
+from agent.logs import LogUploader, address_of
 from agent.notices import NOTICED, Listener, Metadata, SilentError
 from agent.program import OrderController, ServedNodes
 from agent.saving import Saver
@@ -532,3 +533,13 @@ def test_a_pod_does_not_send_its_logs_to_those_of_another(tmp_path: Path, addres
     uploader.upload()
 
     assert stored == {}
+
+
+def test_the_agent_stores_logs_where_the_control_plane_reads_them() -> None:
+    folder = generation_folder("w1", 2)
+    labels = {"sluice.dev/workload": "w1", "sluice.dev/generation": "2"}
+    metadata = {"labels": labels, "annotations": {orders.LOGS: f"s3://bucket/{folder}"}}
+
+    assert address_of({"metadata": metadata}) == ("bucket", folder)
+    assert log_key("w1", 2, "pod-1", "main") == f"{folder}pod-1/main.log.gz"
+    assert short_name(f"{folder}pod-1/main.log.gz") == "2/pod-1/main"

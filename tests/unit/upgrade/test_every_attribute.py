@@ -14,6 +14,7 @@ STORED = json.loads(
     (Path(__file__).parent / "records" / "every-attribute-d5fa189.json").read_text()
 )
 LATER = {".options.checkpoint.connections", ".object"}  # what d5fa189 did not know
+NOT_READ_ANY_MORE = {"ready_pods"}  # d5fa189 removed it, but never set it
 RECORD = workload_of(STORED["workload"])
 
 
@@ -50,7 +51,11 @@ def test_every_attribute_of_a_run_is_read_also_where_it_repeats_the_record() -> 
 
 
 def test_what_is_stored_again_is_what_was_stored() -> None:
-    assert from_item(item_of(RECORD)) == from_item(STORED["workload"])
+    stored = from_item(STORED["workload"])
+
+    assert from_item(item_of(RECORD)) == {
+        name: value for name, value in stored.items() if name not in NOT_READ_ANY_MORE
+    }
     assert set(Workload.__slots__) - {"object"} <= STORED["workload"].keys()
 
 

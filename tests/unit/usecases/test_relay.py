@@ -69,7 +69,7 @@ CASES = [
     ("let in", BLOCKED, PENDING, [ROOT], False, ["Unblocked"]),
     ("never ran", PENDING, replace(PENDING, state=State.CANCELLED), [ROOT], False, ["Cancelled"]),
     ("moved up", PENDING, replace(PENDING, priority=5), [], False, ["Reprioritized"]),
-    ("nothing new", DISPATCHED, replace(DISPATCHED, ready_pods=1), [], False, []),
+    ("nothing new", DISPATCHED, replace(DISPATCHED, steady=True), [], False, []),
     ("source is fenced", MIGRATING, replace(MIGRATING, gone=True), [], True, []),
 ]
 

@@ -1,7 +1,8 @@
 """The SQS queues: who takes their messages, how often, and what to do with dead letters.
 
 infra deploys this table, the wiring and the api read it, docs/architecture.md shows it. A new queue
-is one row here, and a row of docs/architecture.md, which a test compares.
+is one row here, and a row of docs/architecture.md, which a test compares. Timeouts of functions:
+infra/functions.py.
 """
 
 from __future__ import annotations

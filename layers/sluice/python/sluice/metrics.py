@@ -1,6 +1,7 @@
 """The metrics of the functions: handlers report them, infra puts them on dashboard and alarms.
 
-A new metric is one member here, and one call of its `add_to` in its function's handler.
+A new metric is one member here, and one call of its `add_to` in its function's handler. Its
+graph and its alarm: infra/observability.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Logs of pods, kept in the bucket after the pods are gone."""
+"""Logs of pods, kept in the bucket after the pods are gone.
+
+Where they lie: core/values/log_keys.py. How often and how much: agent/logs.py and
+usecases/running/archive_logs.py.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
+
+from sluice.core.values.log_keys import log_key, short_name, workload_folder
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -21,13 +27,13 @@ class S3Logs:
     bucket: str
 
     def put(self, workload_id: str, generation: int, pod: str, container: str, log: bytes) -> None:
-        key = _key(workload_id, generation, pod, container)
+        key = log_key(workload_id, generation, pod, container)
         self.client.put_object(Bucket=self.bucket, Key=key, Body=gzip.compress(log, mtime=0))
 
     def put_if_absent(
         self, workload_id: str, generation: int, pod: str, container: str, log: bytes
     ) -> None:
-        key, body = _key(workload_id, generation, pod, container), gzip.compress(log, mtime=0)
+        key, body = log_key(workload_id, generation, pod, container), gzip.compress(log, mtime=0)
         try:
             self.client.put_object(Bucket=self.bucket, Key=key, Body=body, IfNoneMatch="*")
         except ClientError as error:
@@ -35,17 +41,12 @@ class S3Logs:
                 raise
 
     def list(self, workload_id: str) -> list[str]:
-        prefix = f"logs/{workload_id}/"
         pages = self.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket, Prefix=prefix
+            Bucket=self.bucket, Prefix=workload_folder(workload_id)
         )
         keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-        return [key.removeprefix(prefix).removesuffix(".log.gz") for key in keys]
+        return [short_name(key) for key in keys]
 
     def get(self, workload_id: str, generation: int, pod: str, container: str) -> bytes:
-        key = _key(workload_id, generation, pod, container)
+        key = log_key(workload_id, generation, pod, container)
         return gzip.decompress(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
-
-
-def _key(workload_id: str, generation: int, pod: str, container: str) -> str:
-    return f"logs/{workload_id}/{generation}/{pod}/{container}.log.gz"

@@ -7,26 +7,38 @@ several threads.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from sluice.client.client import LIST_LIMIT, Client, JobDocument
+from sluice.client.client import Client
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
     from sluice.client.connection import Connection
-    from sluice.client.results import (
-        LogText,
-        SubmittedWorkload,
-        TimelineEntry,
-        WhyAnswer,
-        WorkloadStatus,
-    )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _END: Any = object()
+
+
+def _coroutine(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    @wraps(method)
+    async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self.client, *args, **kwargs)
+
+    return call
+
+
+def _asynchronous_iterator(
+    method: Callable[Concatenate[Client, P], Iterator[T]],
+) -> Callable[Concatenate[AsyncClient, P], AsyncIterator[T]]:
+    @wraps(method)
+    def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return _in_threads(method(self.client, *args, **kwargs))
+
+    return call
 
 
 class AsyncClient:
@@ -41,119 +53,20 @@ class AsyncClient:
     ) -> None:
         self.client = Client(profile=profile, api_url=api_url, connection=connection)
 
-    async def submit(
-        self,
-        document: JobDocument | str | PathLike[str],
-        *,
-        namespace: str | None = None,
-        idempotency_key: str | None = None,
-        transport: str = "sqs",
-    ) -> SubmittedWorkload:
-        return await asyncio.to_thread(
-            self.client.submit,
-            document,
-            namespace=namespace,
-            idempotency_key=idempotency_key,
-            transport=transport,
-        )
-
-    async def submit_all(
-        self,
-        documents: Iterable[JobDocument | str | PathLike[str]],
-        *,
-        namespace: str | None = None,
-        idempotency_key: str | None = None,
-        transport: str = "sqs",
-    ) -> Sequence[SubmittedWorkload]:
-        return await asyncio.to_thread(
-            self.client.submit_all,
-            documents,
-            namespace=namespace,
-            idempotency_key=idempotency_key,
-            transport=transport,
-        )
-
-    async def get(self, workload: str) -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.get, workload)
-
-    def list(
-        self,
-        *,
-        queue: str = "",
-        state: str = "",
-        name: str = "",
-        user: str = "",
-        labels: Mapping[str, str] | None = None,
-        since: datetime | None = None,
-        limit: int = LIST_LIMIT,
-    ) -> AsyncIterator[WorkloadStatus]:
-        return _in_threads(
-            self.client.list(
-                queue=queue,
-                state=state,
-                name=name,
-                user=user,
-                labels=labels,
-                since=since,
-                limit=limit,
-            )
-        )
-
-    async def wait(
-        self,
-        workload: str,
-        *,
-        goal: str = "finished",
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - as Client.wait
-    ) -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.wait, workload, goal=goal, timeout=timeout)
-
-    async def wait_all(
-        self,
-        workloads: Sequence[str],
-        *,
-        goal: str = "finished",
-        timeout: float | timedelta | None = None,  # noqa: ASYNC109 - as Client.wait
-    ) -> Sequence[WorkloadStatus]:
-        return await asyncio.to_thread(self.client.wait_all, workloads, goal=goal, timeout=timeout)
-
-    def logs(
-        self,
-        workload: str,
-        *,
-        follow: bool = False,
-        generation: int | None = None,
-        pod: str = "",
-        container: str = "",
-    ) -> AsyncIterator[LogText]:
-        return _in_threads(
-            self.client.logs(
-                workload, follow=follow, generation=generation, pod=pod, container=container
-            )
-        )
-
-    async def events(self, workload: str) -> Sequence[TimelineEntry]:
-        return await asyncio.to_thread(self.client.events, workload)
-
-    async def why(self, workload: str) -> WhyAnswer:
-        return await asyncio.to_thread(self.client.why, workload)
-
-    async def cancel(self, workload: str, *, reason: str = "") -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.cancel, workload, reason=reason)
-
-    async def hold(self, workload: str, *, reason: str = "") -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.hold, workload, reason=reason)
-
-    async def release(self, workload: str, *, reason: str = "") -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.release, workload, reason=reason)
-
-    async def requeue(self, workload: str, *, reason: str = "") -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.requeue, workload, reason=reason)
-
-    async def reprioritize(
-        self, workload: str, priority: int | str, *, reason: str = ""
-    ) -> WorkloadStatus:
-        return await asyncio.to_thread(self.client.reprioritize, workload, priority, reason=reason)
+    submit = _coroutine(Client.submit)
+    submit_all = _coroutine(Client.submit_all)
+    get = _coroutine(Client.get)
+    list = _asynchronous_iterator(Client.list)
+    wait = _coroutine(Client.wait)
+    wait_all = _coroutine(Client.wait_all)
+    logs = _asynchronous_iterator(Client.logs)
+    events = _coroutine(Client.events)
+    why = _coroutine(Client.why)
+    cancel = _coroutine(Client.cancel)
+    hold = _coroutine(Client.hold)
+    release = _coroutine(Client.release)
+    requeue = _coroutine(Client.requeue)
+    reprioritize = _coroutine(Client.reprioritize)
 
 
 async def _in_threads(items: Iterator[T]) -> AsyncIterator[T]:

@@ -1,4 +1,8 @@
-"""Fields of Kueue's objects that are accepted and have no effect, and why."""
+"""Fields of Kueue's objects that are accepted and have no effect, and why.
+
+Fields that have an effect are read in kueue_objects.py and kueue_queue_fields.py.
+Fields of pods: core/intake/pod_fields.py.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from sluice.core.migrations import pod_annotations as known_marks
 from sluice.core.migrations.cpu_compatibility import node_labels
 from sluice.core.values.grace import DEFAULT_GRACE_SECONDS, MAX_GRACE_SECONDS
 from sluice.core.values.identity import job_name, volume_name
+from sluice.core.values.log_keys import generation_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -237,9 +238,10 @@ def _checkpoint_marks(run: Generation) -> dict[str, str]:
 
 
 def _log_address(run: Generation) -> dict[str, str]:
-    """Where nodes store logs, and `adapters.s3_logs` reads them."""
+    """Where nodes store logs, and `adapters.s3_logs` reads them (core.values.log_keys)."""
     bucket = urlsplit(run.checkpoints).netloc
-    return {known_marks.LOGS: f"s3://{bucket}/logs/{run.id}/{run.generation}/"} if bucket else {}
+    folder = generation_folder(run.id, run.generation)
+    return {known_marks.LOGS: f"s3://{bucket}/{folder}"} if bucket else {}
 
 
 def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:

@@ -54,6 +54,7 @@ class CheckpointPolicy:
     signal: str = ""
     grace_seconds: int | None = None
     interval_seconds: int | None = None
+    """Seconds between ordered checkpoints; None: computed (core.migrations.periodic.rhythm)."""
     retain: int | None = None
     uri: str = ""
     connections: Connections | None = None

@@ -140,7 +140,6 @@ class Workload:
     dispatched_at: int = 0
     started_at: int = 0
     finished_at: int = 0
-    ready_pods: int = 0
     machine: MachineShare = NO_MACHINE
     """What the present generation has of its machines."""
     result: JobResult = NO_RESULT

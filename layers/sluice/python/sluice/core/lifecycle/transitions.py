@@ -262,7 +262,7 @@ def release(workload: Workload, now: int) -> Change:
         back["restore_from"] = source
     if intent.kind is IntentKind.DEACTIVATE:
         back["held"] = True
-    times = ("admitted_at", "dispatched_at", "started_at", "ready_pods")
+    times = ("admitted_at", "dispatched_at", "started_at")
     return Change(workload, guard, back, (*taken, *times), ended)
 
 
@@ -293,7 +293,7 @@ def migrate(
             "resume_from": restore_from,
             "admitted_at": now,
         },
-        ("gone", "intent", "uid", "dispatched_at", "started_at", "ready_pods", "machine"),
+        ("gone", "intent", "uid", "dispatched_at", "started_at", "machine"),
         {"runs": run(workload, IntentKind.MIGRATE.value, now).with_known(end)},
     )
 

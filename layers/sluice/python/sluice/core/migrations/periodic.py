@@ -23,6 +23,8 @@ from sluice.core.migrations.migration import PodCheckpoint
 from sluice.core.migrations.pod_annotations import LEAVING, ORDER, annotations_of, ordered_result
 
 SHORTEST_MS: Final = 60_000
+"""Of a computed interval. `checkpoint.interval` of a workload counts as it is; who reads it:
+core/intake/workload_options.py."""
 PREFIX: Final = "periodic-"
 TRIAL: Final = "trial-"
 TRIAL_MS: Final = 15_000

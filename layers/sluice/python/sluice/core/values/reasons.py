@@ -1,7 +1,8 @@
 """The closed vocabulary of waiting: every code with who can act on it and one plain sentence.
 
 The same code appears in status, tables, events and metric labels. Prefixes group codes; a new code
-is added here or nowhere.
+is added here or nowhere. Also changes: a line of advice in tests/docs/advice.py, then `make docs`.
+Where `sluice why` words a whole answer: usecases/reading/explain.py and advice.py beside it.
 """
 
 from __future__ import annotations

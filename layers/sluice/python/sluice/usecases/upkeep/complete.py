@@ -14,7 +14,7 @@ from sluice.ports import Clock, Tasks, TaskTokens, Timeline, Workloads
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TasksAnswered:
     """How many tasks took the answer, and AWS's words of those that did not."""
 
     answered: int = 0
@@ -31,21 +31,21 @@ class Complete:
     timeline: Timeline
     clock: Clock
 
-    def __call__(self, key: str) -> Told:
+    def __call__(self, key: str) -> TasksAnswered:
         """Answers every task that waits below a key, if what it waits for has ended."""
         workload = self.workloads.get(key.partition(".")[0])
         if workload is None or workload.task_key != key:
             return self._of_nobody(key, workload)
         if workload.state not in TERMINAL:
-            return Told()
+            return TasksAnswered()
         tokens = [token for token, _ in self.tokens.of(key)]
-        said = self._tell(key, tokens, completion.answer(workload))
-        if said:
-            lines = [Happening(workload, self.clock.now(), "TaskAnswered", _told(said))]
+        responses = self._answer(key, tokens, completion.answer(workload))
+        if responses:
+            lines = [Happening(workload, self.clock.now(), "TaskAnswered", _sentence(responses))]
             self.timeline.append(lines)
-        return _counted(said)
+        return _counted(responses)
 
-    def _of_nobody(self, key: str, other: Workload | None) -> Told:
+    def _of_nobody(self, key: str, other: Workload | None) -> TasksAnswered:
         """No record is of this submission, so nothing will ever end: its tasks must not wait on.
 
         A token is stored before its record, so a young one only waits for that.
@@ -53,7 +53,7 @@ class Complete:
         before = self.clock.now() - completion.LOST_MS
         tokens = [token for token, since in self.tokens.of(key) if since < before]
         if not tokens:
-            return Told()
+            return TasksAnswered()
         reason = StatusReason(
             Reason.KEY_REUSED,
             "another document was submitted under the same idempotency key",
@@ -62,25 +62,25 @@ class Complete:
             text = "the submission could not be recorded; it may lie in a dead-letter queue"
             reason = StatusReason(Reason.DLQ, text)
         answer = completion.failure(reason, {"id": key.partition(".")[0], "phase": "REJECTED"})
-        return _counted(self._tell(key, tokens, answer))
+        return _counted(self._answer(key, tokens, answer))
 
-    def _tell(self, key: str, tokens: Sequence[str], answer: completion.Answer) -> list[str]:
-        said = []
+    def _answer(self, key: str, tokens: Sequence[str], answer: completion.Answer) -> list[str]:
+        responses = []
         for token in tokens:
-            said.append(self.tasks.answer(token, answer))
+            responses.append(self.tasks.answer(token, answer))
             self.tokens.forget(key, token)
-        return said
+        return responses
 
 
-def _counted(said: Sequence[str]) -> Told:
-    return Told(said.count(""), tuple(filter(None, said)))
+def _counted(responses: Sequence[str]) -> TasksAnswered:
+    return TasksAnswered(responses.count(""), tuple(filter(None, responses)))
 
 
-def _told(said: Sequence[str]) -> str:
+def _sentence(responses: Sequence[str]) -> str:
     """For the timeline; without the tokens."""
-    told = []
-    if answered := said.count(""):
-        told.append(f"{answered} waiting task(s) of Step Functions were told")
-    if refused := sorted({*said} - {""}):
-        told.append(f"{len(said) - answered} did not wait any more: {', '.join(refused)}")
-    return "; ".join(told)
+    parts = []
+    if answered := responses.count(""):
+        parts.append(f"{answered} waiting task(s) of Step Functions were told")
+    if refused := sorted({*responses} - {""}):
+        parts.append(f"{len(responses) - answered} did not wait any more: {', '.join(refused)}")
+    return "; ".join(parts)

@@ -1,0 +1,29 @@
+"""Where logs of pods lie in the bucket: whoever writes, reads or may touch them says so by this.
+
+The node agent, which holds nothing of Sluice, spells the folder itself (agent/logs.py); a test
+compares both.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOGS: Final = "logs/"
+_SUFFIX: Final = ".log.gz"
+
+
+def workload_folder(workload: str) -> str:
+    return f"{LOGS}{workload}/"
+
+
+def generation_folder(workload: str, generation: int | str) -> str:
+    return f"{workload_folder(workload)}{generation}/"
+
+
+def log_key(workload: str, generation: int, pod: str, container: str) -> str:
+    return f"{generation_folder(workload, generation)}{pod}/{container}{_SUFFIX}"
+
+
+def short_name(key: str) -> str:
+    """`<generation>/<pod>/<container>` of a key."""
+    return key.removeprefix(LOGS).partition("/")[2].removesuffix(_SUFFIX)
