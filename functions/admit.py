@@ -21,14 +21,16 @@ metrics = Metrics()
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     """One cycle serves all kicks of a root in the batch; a root that fails comes back alone."""
     kicked: dict[str, list[str]] = {}
+    newest: dict[str, int] = {}
     for record in event["Records"]:
         root = record["attributes"]["MessageGroupId"]
         kicked.setdefault(root, []).append(record["messageId"])
+        newest[root] = max(newest.get(root, 0), int(record["attributes"]["SentTimestamp"]))
     failed: list[str] = []
     for root, messages in kicked.items():
         try:
             with bootstrap.noting()("admit", root):
-                outcome = bootstrap.admit()(root)
+                outcome = bootstrap.admit()(root, sent_at=newest[root])
         except KeptConflicting as error:
             # A fresh kick, because this one would block its root until it is visible again.
             logger.warning("pass given up", extra={"root": root, "error": str(error)})

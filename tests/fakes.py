@@ -119,9 +119,10 @@ class MemoryWorkloads:
         ]
         return [workload_id for _, workload_id in sorted(found)][:limit]
 
-    def places(self, cq: str, *, limit: int) -> list[Place]:
-        names = self.inbox(pending_key(cq), limit=limit)
-        return [place_of(index_keys(self.rows[name])["inbox_order"]) for name in names]
+    def places(self, cq: str, *, limit: int, after: str = "") -> list[Place]:
+        names = self.inbox(pending_key(cq), limit=len(self.rows))
+        orders = [index_keys(self.rows[name])["inbox_order"] for name in names]
+        return [place_of(order) for order in orders if order >= after][:limit]
 
     def active(self, cluster: str, root: str | None = None) -> list[str]:
         found = [

@@ -254,6 +254,7 @@ class MemoryControlPlane:
                 completions=self.completions,
                 clock=self.clock,
             ),
+            pool=InlineExecutor(),
         )
 
     def remove_leftovers_use_case(self) -> RemoveLeftovers:

@@ -19,6 +19,7 @@ from sluice.adapters.workload_items import item_of
 from sluice.core.config.model import PodSetAssignment
 from sluice.core.lifecycle.indexes import index_keys
 from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
+from sluice.core.lifecycle.shape_hash import shape_hash
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.fleet import Fleet
 
@@ -60,6 +61,7 @@ class Population:
     aws: MeteredAWS
     shape: Shape
     usage: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    hashed: bool = True  # whether records say whom they are equal to, as new ones do
 
     def __post_init__(self) -> None:
         rows = [*self._objects()]
@@ -122,7 +124,7 @@ class Population:
 
     def workload(self, number: int, queue: int = 0, **changes: Any) -> Workload:
         """A waiting one-pod Job; ids order as their numbers do."""
-        return replace(
+        made = replace(
             Workload(
                 f"w{number:012d}",
                 f"nightly-training-{number}",
@@ -140,6 +142,8 @@ class Population:
             ),
             **changes,
         )
+        waiting = made.state is State.PENDING
+        return replace(made, shape_hash=shape_hash(made)) if waiting and self.hashed else made
 
     def wait(self, count: int, queue: int = 0, *, first: int = 0, **changes: Any) -> None:
         """So many waiting workloads; records are made when they are read."""
@@ -148,7 +152,7 @@ class Population:
         order, numbers = index_keys(example)["inbox_order"], range(first, first + count)
         line = table.order.setdefault(("inbox", f"P#q-{queue}"), [])
         inverted, _, rest = order.partition("#")
-        tail = rest.split("#")[2]
+        tail = rest.split("#", 2)[2]
         line += [
             (f"{inverted}#{EPOCH_MS - 10_000_000 + n:013d}#w{n:012d}#{tail}", f"w{n:012d}")
             for n in numbers

@@ -239,14 +239,16 @@ def test_the_inbox_orders_by_priority_then_age_then_id(ports: Ports) -> None:
 
 def test_places_tell_priority_and_queue_in_the_order_of_the_inbox(ports: Ports) -> None:
     for workload in (
-        a_workload("low", priority=-7, queue="team/x"),
+        a_workload("low", priority=-7, queue="team/x", shape_hash="25f0c7a9d1be"),
         a_workload("urgent", priority=2**31 - 1, queue="team/y"),
         a_workload("elsewhere", cq="other"),
     ):
         ports.workloads.create(workload)
 
-    urgent, low = Place("urgent", 2**31 - 1, "team/y"), Place("low", -7, "team/x")
-    assert ports.workloads.places(CQ, limit=9) == [urgent, low]
+    urgent, low = ports.workloads.places(CQ, limit=9)
+    assert urgent == Place("urgent", 2**31 - 1, "team/y", NOW)
+    assert low == Place("low", -7, "team/x", NOW, "25f0c7a9d1be")
+    assert ports.workloads.places(CQ, limit=9, after=low.order) == [low]
     assert ports.workloads.places(CQ, limit=1) == [urgent]
 
 

@@ -125,7 +125,7 @@ def test_a_pass_that_lost_every_race_is_kicked_anew_instead_of_blocking_its_root
 ) -> None:
     use = plane.admit()
 
-    def losing(root: str) -> Any:
+    def losing(root: str, **_: int) -> Any:
         if root == "busy":
             raise KeptConflicting("lost every race")
         return use(root)
@@ -152,7 +152,7 @@ def test_admit_gives_back_all_kicks_of_the_root_that_failed_and_no_other(
     plane.put(a_workload())
     use = plane.admit()
 
-    def sometimes(root: str) -> Any:
+    def sometimes(root: str, **_: int) -> Any:
         if root == "bad":
             raise RuntimeError("a bug")
         return use(root)

@@ -61,8 +61,11 @@ class Workloads(Protocol):
         """Ids below an `inbox` key (workload: pending_key, release_key), in order; may lag."""
         ...
 
-    def places(self, cq: str, *, limit: int) -> list[Place]:
-        """Who waits in a ClusterQueue, in the order of `inbox`, without their records; may lag."""
+    def places(self, cq: str, *, limit: int, after: str = "") -> list[Place]:
+        """Who waits in a ClusterQueue, in the order of `inbox`, without their records; may lag.
+
+        `after` is the place (`Place.order`) to begin with, whether or not anybody is left there.
+        """
         ...
 
     def active(self, cluster: str, root: str | None = None) -> list[str]:

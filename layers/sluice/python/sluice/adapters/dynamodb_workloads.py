@@ -39,21 +39,24 @@ class DynamoDBWorkloads:
 
     def get_many(self, ids: Iterable[str]) -> list[Workload]:
         wanted = list(dict.fromkeys(ids))
-        found: dict[str, Workload] = {}
-        for first in range(0, len(wanted), BATCH_GET):
-            keys: Any = [to_item({"id": each}) for each in wanted[first : first + BATCH_GET]]
-            attempt = 0
-            while keys:
-                request: Any = {self.table: {"Keys": keys, "ConsistentRead": True}}
-                answer: Any = self.client.batch_get_item(RequestItems=request)
-                for item in answer["Responses"].get(self.table, []):
-                    workload = workload_of(item)
-                    found[workload.id] = workload
-                keys = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
-                if keys:  # throttled: the SDK does not retry what a batch leaves over
-                    time.sleep(min(0.05 * 2**attempt, 1.0))
-                    attempt += 1
+        batches = [wanted[at : at + BATCH_GET] for at in range(0, len(wanted), BATCH_GET)]
+        read = self.pool.map if len(wanted) > BATCH_GET else map
+        found = {workload.id: workload for rows in read(self._batch, batches) for workload in rows}
         return [found[each] for each in wanted if each in found]
+
+    def _batch(self, ids: Sequence[str]) -> list[Workload]:
+        found: list[Workload] = []
+        keys: Any = [to_item({"id": each}) for each in ids]
+        attempt = 0
+        while keys:
+            request: Any = {self.table: {"Keys": keys, "ConsistentRead": True}}
+            answer: Any = self.client.batch_get_item(RequestItems=request)
+            found += map(workload_of, answer["Responses"].get(self.table, []))
+            keys = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+            if keys:  # throttled: the SDK does not retry what a batch leaves over
+                time.sleep(min(0.05 * 2**attempt, 1.0))
+                attempt += 1
+        return found
 
     def create(self, workload: Workload) -> Created:
         """A REJECTED record gives way to a corrected submission under the same key."""
@@ -89,8 +92,10 @@ class DynamoDBWorkloads:
     def inbox(self, key: str, *, limit: int) -> list[str]:
         return self._query("inbox", "inbox", key, limit=limit)
 
-    def places(self, cq: str, *, limit: int) -> list[Place]:
-        items = self._items("inbox", "inbox", pending_key(cq), limit=limit)
+    def places(self, cq: str, *, limit: int, after: str = "") -> list[Place]:
+        items = self._items(
+            "inbox", "inbox", pending_key(cq), order="inbox_order", after=after, limit=limit
+        )
         return [place_of(item["inbox_order"]["S"]) for item in items]
 
     def active(self, cluster: str, root: str | None = None) -> list[str]:

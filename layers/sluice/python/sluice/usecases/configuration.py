@@ -11,11 +11,12 @@ from sluice.core.clusters.capacity import PoolPlan, closed_flavors
 from sluice.core.clusters.cluster_spec import ClusterSpec
 from sluice.core.clusters.cluster_spec import read as read_cluster
 from sluice.core.clusters.fallback import Market, kinds_of
-from sluice.core.config import scheduling_policy
+from sluice.core.config import scheduling_policy, tenants
 from sluice.core.config.catalog import Problem, QueueCatalog
 from sluice.core.config.document import Fields
 from sluice.core.config.kueue_objects import parse_objects
 from sluice.core.config.scheduling_policy import Policies
+from sluice.core.config.tenants import Tenant
 from sluice.core.passes import budget_charges
 from sluice.ports import CatalogSnapshot
 
@@ -36,6 +37,20 @@ class Configured:
     queues: QueueCatalog
     policies: Policies
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Senders:
+    """Whose submissions are whose: Tenants by principal, source of events, and namespace."""
+
+    by_principal: Mapping[str, Tenant]
+    by_source: Mapping[str, Tenant]
+    by_namespace: Mapping[str, Tenant]
+
+
+def senders(snapshot: CatalogSnapshot) -> Senders:
+    """Raises core.config.document.DocumentError as `configured` does."""
+    return _senders(_Keyed(snapshot))
 
 
 def configured(snapshot: CatalogSnapshot) -> Configured:
@@ -95,6 +110,18 @@ class _Keyed:
 
     def __hash__(self) -> int:
         return id(self.snapshot)
+
+
+@lru_cache(maxsize=2)
+def _senders(keyed: _Keyed) -> Senders:
+    """Of two that name the same the first by name counts."""
+    known = [tenants.parse(document) for document in keyed.snapshot.of("Tenant").values()]
+    known.reverse()
+    return Senders(
+        {principal: tenant for tenant in known for principal in tenant.principals},
+        {source: tenant for tenant in known for source in tenant.event_sources},
+        {namespace: tenant for tenant in known for namespace in tenant.namespaces},
+    )
 
 
 @lru_cache(maxsize=2)

@@ -10,11 +10,21 @@ from sluice.core.lifecycle.runs import ordering_time
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a workload waits, as the `inbox` index tells it without a look at the record."""
+    """Where a workload waits, as the `inbox` index tells it without a look at the record.
+
+    `since` is its ordering time. `shape_hash` is empty for those whose record has to be read.
+    """
 
     id: str
     priority: int
     queue: str
+    since: int = 0
+    shape_hash: str = ""
+
+    @property
+    def order(self) -> str:
+        """Where to go on behind it."""
+        return f"{_PRIORITY_BIAS - self.priority:010d}#{self.since:013d}#{self.id}"
 
 
 INDEXES = ("inbox", "inbox_order", "active", "active_order", "listed", "ran")
@@ -50,7 +60,8 @@ def index_keys(workload: Workload) -> dict[str, str]:
     keys = {"listed": f"{workload.created_at:013d}#{workload.id}"} if workload.queue else {}
     if workload.state is State.PENDING and not workload.held:
         key = blocked_key(workload.namespace) if workload.blocked else pending_key(workload.cq)
-        keys |= {"inbox": key, "inbox_order": f"{order}#{workload.queue}"}
+        shape = f"#{workload.shape_hash}" if _is_new(workload) else ""
+        keys |= {"inbox": key, "inbox_order": f"{order}#{workload.queue}{shape}"}
     elif workload.state is State.ADMITTED and workload.gated:
         keys |= {"inbox": checks_key(workload.root), "inbox_order": order}
     elif awaits_release(workload):
@@ -63,8 +74,15 @@ def index_keys(workload: Workload) -> dict[str, str]:
     return keys
 
 
+def _is_new(workload: Workload) -> bool:
+    """Whether it is still what was submitted, so that its shape tells all about it."""
+    changed = workload.generation or workload.requeues or workload.not_before or workload.waits
+    apart = workload.runs or workload.object is not None
+    return bool(workload.shape_hash) and not (changed or apart)
+
+
 def place_of(inbox_order: str) -> Place:
-    """The place behind an order key of `pending_key`; older keys do not name the LocalQueue."""
-    inverted, _, rest = inbox_order.partition("#")
-    workload, _, queue = rest.partition("#")[2].partition("#")
-    return Place(workload, _PRIORITY_BIAS - int(inverted), queue)
+    """The place behind an order key of `pending_key`; older keys end with the id or the queue."""
+    inverted, since, workload, *rest = inbox_order.split("#")
+    queue, shape, *_ = (*rest, "", "")
+    return Place(workload, _PRIORITY_BIAS - int(inverted), queue, int(since), shape)

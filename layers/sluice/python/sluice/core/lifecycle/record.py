@@ -159,6 +159,8 @@ class Workload:
     task: bool = False
     object: ClusterObject | None = None
     """What came through the Kubernetes door; None: Sluice makes an object for each generation."""
+    shape_hash: str = ""
+    """Equal for those about whom a pass decides alike; empty: it is read by itself."""
 
     @property
     def manifest_key(self) -> str:

@@ -68,3 +68,19 @@ class CyclePlan:
     @property
     def steps(self) -> tuple[LedgerStep, ...]:
         return (*self.released, *self.expired, *self.admitted, *self.preempted)
+
+    def until(self, count: int) -> CyclePlan:
+        """Its first steps, as if there were no more."""
+        kept = {id(step) for step in self.steps[:count]}
+
+        def of(steps: tuple[LedgerStep, ...]) -> tuple[LedgerStep, ...]:
+            return tuple(step for step in steps if id(step) in kept)
+
+        return CyclePlan(
+            of(self.released),
+            of(self.admitted),
+            of(self.preempted),
+            self.refusals,
+            self.plan,
+            of(self.expired),
+        )

@@ -16,20 +16,20 @@ def reorders_queue(queue: ClusterQueue, policy: Policy) -> bool:
 
 def choose_candidates(
     places: Sequence[Place], heads: int, queue: ClusterQueue, policy: Policy
-) -> list[str]:
-    """Ids to read: the first `heads`, and as many again from the fronts of the groups.
+) -> list[Place]:
+    """Whom to look at: the first `heads`, and as many again from the fronts of the groups.
 
     Groups are LocalQueues where past usage orders them, and priorities where waiting counts as
     priority: within one group the first in line goes first whatever the policy says.
     """
-    groups: dict[Hashable, list[str]] = {}
+    groups: dict[Hashable, list[Place]] = {}
     for place in places:
         local = place.queue if _by_usage(queue, policy) else ""
         priority = place.priority if policy.aging is not None else 0
-        groups.setdefault((local, priority), []).append(place.id)
+        groups.setdefault((local, priority), []).append(place)
     each = max(1, heads // max(1, len(groups)))
-    fronts = [name for group in groups.values() for name in group[:each]]
-    return list(dict.fromkeys([*(place.id for place in places[:heads]), *fronts]))
+    fronts = [place for group in groups.values() for place in group[:each]]
+    return list(dict.fromkeys([*places[:heads], *fronts]))
 
 
 def _by_usage(queue: ClusterQueue, policy: Policy) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,26 +25,31 @@ class Dependencies:
 
     workloads: Workloads
     clock: Clock
+    pool: ThreadPoolExecutor
 
     def __call__(
         self, snapshot: CatalogSnapshot, namespaces: Iterable[str], *, limit: int = LOOKED_AT
     ) -> int:
         """How many records changed."""
+        return sum(
+            self.pool.map(lambda each: self._let_in(each, snapshot, limit), sorted(set(namespaces)))
+        )
+
+    def _let_in(self, namespace: str, snapshot: CatalogSnapshot, limit: int) -> int:
         changed = 0
-        for namespace in sorted(set(namespaces)):
-            queues = [q for q in snapshot.of("LocalQueue") if q.startswith(f"{namespace}/")]
-            for _ in range(MOST_ROUNDS):
-                found = self._round(namespace, queues, limit)
-                changed += found
-                if not found:
-                    break
+        for _ in range(MOST_ROUNDS):
+            found = self._round(namespace, snapshot, limit)
+            changed += found
+            if not found:
+                break
         return changed
 
-    def _round(self, namespace: str, queues: Sequence[str], limit: int) -> int:
+    def _round(self, namespace: str, snapshot: CatalogSnapshot, limit: int) -> int:
         ids = self.workloads.inbox(blocked_key(namespace), limit=limit)
         waiting = [w for w in self.workloads.get_many(ids) if w.blocked and not w.held]
         if not waiting:
             return 0
+        queues = [q for q in snapshot.of("LocalQueue") if q.startswith(f"{namespace}/")]
         names = self._names(waiting, queues)
         wanted = {each.id for w in waiting for each in w.options.depends_on if each.id}
         wanted |= {i for of_one in names.values() for i in of_one.values()}

@@ -15,6 +15,7 @@ from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submissi
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.record import ClusterObject, State, Workload
 from sluice.core.lifecycle.record_entries import FieldError, StatusReason
+from sluice.core.lifecycle.shape_hash import shape_hash
 from sluice.core.passes.maximum_quota import explain_impossible
 from sluice.core.values.identity import digest, workload_id
 from sluice.core.values.plain import canonical, to_plain
@@ -33,7 +34,7 @@ from sluice.ports import (
 )
 from sluice.usecases.admitting.pending_caps import PendingCaps
 from sluice.usecases.admitting.refusals import record_of, rejected
-from sluice.usecases.configuration import clusters_with_service, configured
+from sluice.usecases.configuration import clusters_with_service, configured, senders
 
 DEFAULT_PRIORITY_CLASS = "default"
 MAX_RECORD_BYTES = 32 * 1024
@@ -255,14 +256,12 @@ def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
 
     Of an object in a cluster it is the first Tenant that has its namespace.
     """
-    known = [tenants.parse(document) for document in snapshot.of("Tenant").values()]
+    known = senders(snapshot)
     if message.object:
-        return next((tenant for tenant in known if message.namespace in tenant.namespaces), None)
+        return known.by_namespace.get(message.namespace)
     if message.from_bus:
-        source = event_source(message.body)
-        return next((tenant for tenant in known if source in tenant.event_sources), None)
-    principal = principal_of(message)
-    return next((tenant for tenant in known if principal in tenant.principals), None)
+        return known.by_source.get(event_source(message.body))
+    return known.by_principal.get(principal_of(message))
 
 
 def sender_of(message: Message) -> str:
@@ -346,6 +345,7 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
             f" {MAX_RECORD_BYTES}; shorten the labels, or split the workload"
         )
         return rejected(found, Reason.SCHEMA_INVALID, [FieldError("", message)]), None
+    queued = replace(queued, shape_hash=shape_hash(queued))
     return dependencies.blocked(queued), manifest
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from sluice.core.lifecycle.indexes import checks_key, pending_key, release_key
 from sluice.ports import Catalog, Clock, Kicks, Ledgers, Workloads
@@ -31,27 +32,26 @@ class Sweep:
     kicks: Kicks
     clock: Clock
     unanswered: Unanswered
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(16))
 
     def __call__(self) -> Swept:
         """Kicks every root with work that waits or quota that is due; audits every ledger."""
         snapshot = self.catalog.snapshot()
         queues = configured(snapshot).queues
         namespaces = {key.partition("/")[0] for key in queues.local_queues}
-        Dependencies(self.workloads, self.clock)(snapshot, namespaces, limit=EVERYBODY)
-        due = {
-            queues.root_of(queue)
-            for queue in queues.cluster_queues
-            if self.workloads.inbox(pending_key(queue), limit=1)
-        }
-        due |= {r for r in queues.roots() if self.workloads.inbox(release_key(r), limit=1)}
-        due |= {r for r in queues.roots() if self.workloads.inbox(checks_key(r), limit=1)}
+        Dependencies(self.workloads, self.clock, self.pool)(snapshot, namespaces, limit=EVERYBODY)
+        roots = sorted(queues.roots())
+        keys = {pending_key(queue): queues.root_of(queue) for queue in queues.cluster_queues}
+        keys |= {of(root): root for root in roots for of in (release_key, checks_key)}
+        waits = self.pool.map(lambda key: bool(self.workloads.inbox(key, limit=1)), keys)
+        due = {root for root, any_waits in zip(keys.values(), waits, strict=True) if any_waits}
         self.kicks.kick(sorted(due))
         self.unanswered()
         clusters = sorted(snapshot.of("Cluster"))
-        drift = {
-            root: recount(
-                root, clusters, ledgers=self.ledgers, workloads=self.workloads
-            ).differences
-            for root in queues.roots()
-        }
+
+        def differences(root: str) -> Mapping[str, int]:
+            counted = recount(root, clusters, ledgers=self.ledgers, workloads=self.workloads)
+            return counted.differences
+
+        drift = dict(zip(roots, self.pool.map(differences, roots), strict=True))
         return Swept(tuple(sorted(due)), {root: cells for root, cells in drift.items() if cells})
