@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.workload_items import update_of
+from sluice.core.passes.ledger_size import packed, unpacked
 from sluice.core.scheduling.past_usage import PastUsage
 from sluice.core.values.plain import from_plain, to_plain
 from sluice.ports import Commit, Committed, LedgerState
@@ -40,7 +41,7 @@ class DynamoDBLedgers:
             root,
             ledger.get("version", 0),
             self._limits(root),
-            ledger.get("usage", {}),
+            unpacked(ledger.get("usage", {})),
             _accounts(ledger.get("past")),
             ledger.get("spent", {}),
         )
@@ -100,7 +101,7 @@ class DynamoDBLedgers:
         version = based_on.version + 1
         past, values = "REMOVE #past", dict[str, Any]()
         if commit.past is not None:
-            past, values = ", #past = :past", {":past": to_plain(commit.past)}
+            past, values = ", #past = :past", {":past": packed(to_plain(commit.past))}
         ledger = {
             "TableName": self.table,
             "Key": _key(root, LEDGER),
@@ -117,7 +118,12 @@ class DynamoDBLedgers:
                 "#spent": "spent",
             },
             "ExpressionAttributeValues": to_item(
-                {":new": version, ":usage": commit.usage, ":at": commit.now, ":spent": commit.spent}
+                {
+                    ":new": version,
+                    ":usage": packed(commit.usage),
+                    ":at": commit.now,
+                    ":spent": commit.spent,
+                }
                 | values
                 | ({":old": based_on.version} if based_on.version else {})
             ),
@@ -146,10 +152,11 @@ class DynamoDBLedgers:
         return [{"Update": ledger}, {"ConditionCheck": limits}, {"Put": audit}, *updates]
 
 
-def _accounts(past: Mapping[str, Any] | None) -> dict[str, PastUsage] | None:
+def _accounts(past: Any) -> dict[str, PastUsage] | None:
     if past is None:
         return None
-    return {queue: from_plain(PastUsage, account, queue) for queue, account in past.items()}
+    accounts = unpacked(past)
+    return {queue: from_plain(PastUsage, account, queue) for queue, account in accounts.items()}
 
 
 def _refused(commit: Commit, reasons: list[str]) -> Committed:

@@ -132,7 +132,6 @@ class Admit:
             making_room = more["making_room"]
             kept = seen if gathered.input.parked else {}
             last = pass_summary(cycle, gathered.input, version, catalog.version, kept, more)
-            self.ledgers.record_pass(root, last)
             self.act_on_waits(gathered.input, cycle)
             admitted += len(cycle.admitted)
             released += len(cycle.released)
@@ -142,6 +141,7 @@ class Admit:
             if late and (going_on or cut):
                 self.kicks.kick([root])
             if not going_on or late:
+                self.ledgers.record_pass(root, last)
                 waiting = len(gathered.input.waiting) - len(cycle.admitted)
                 return Outcome(root, version, admitted, released, preempted, waiting, conflicts)
         raise KeptConflicting(f"{root}: {conflicts} commits in a row met another writer")

@@ -16,6 +16,7 @@ from sluice.ports import CatalogEdit, CatalogSnapshot, Document
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import beat
 from sluice.usecases.request_errors import ConflictError, InvalidError, NotFoundError
+from sluice.usecases.steering.limits import check_ledgers
 from sluice.usecases.steering.own_objects import OWN_KINDS, flaws_of
 from sluice.usecases.views import Json
 
@@ -76,6 +77,7 @@ class Apply:
                 if item["result"] != UNCHANGED
             }
             edit = self._edit(snapshot, after, put=put)
+            check_ledgers(configured(after).queues, edit.roots)
             if dry_run or not put:
                 return {"items": items, "dryRun": dry_run}
             if self.catalog.edit(edit):
