@@ -19,7 +19,9 @@ logger = Logger()
 def handler(event: dict[str, Any], _context: LambdaContext) -> None:
     changes = list(stream_records(event))
     with bootstrap.noting()("relay"):
-        bootstrap.relay()(changes)
+        odd = bootstrap.relay()(changes)
+    for error in odd:
+        logger.error("record not understood", extra={"cause": f"{type(error).__name__}: {error}"})
     logger.info("relayed", extra={"changes": len(changes)})
 
 
@@ -32,5 +34,5 @@ def stream_records(event: dict[str, Any]) -> Iterator[StreamRecord]:
         try:
             if "NewImage" in record["dynamodb"]:
                 yield bootstrap.stream_record(record["dynamodb"])
-        except (KeyError, TypeError, ValueError):
+        except Exception:
             logger.exception("record not understood", extra={"event_id": record.get("eventID")})

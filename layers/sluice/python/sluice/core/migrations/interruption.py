@@ -92,6 +92,8 @@ class UnreadableEvent:
     why: str
 
 
+MAX_TEXT: Final = 1024  # names and reasons; nothing that AWS sends is longer
+
 EventContent = Sequence[Notice] | ReservationNotice | UserRequest | UnreadableEvent
 
 MIGRATION_REQUESTED: Final = "Sluice Migration Requested"
@@ -130,10 +132,10 @@ def read_event(envelope: Mapping[str, Any]) -> EventContent:
     """
     try:
         return _read(envelope)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         named = envelope if isinstance(envelope, Mapping) else {}
         kind = named.get("detail-type") or named.get("detail_type")
-        return UnreadableEvent(f"{kind!r}: {type(error).__name__}: {error}")
+        return UnreadableEvent(f"{kind!r:.80}: {type(error).__name__}: {error!s:.200}")
 
 
 def _read(envelope: Mapping[str, Any]) -> EventContent:
@@ -145,14 +147,15 @@ def _read(envelope: Mapping[str, Any]) -> EventContent:
     account, region = envelope["account"], envelope["region"]
 
     def notice(kind: NoticeKind, deadline: int | None, instance: str = "") -> Notice:
-        named = instance or detail["instance-id"]
-        return Notice(kind, named, at, deadline, account, region, envelope.get("id", ""))
+        named = _text(instance or detail["instance-id"])
+        return Notice(kind, named, at, deadline, account, region, _text(envelope.get("id", "")))
 
     if ours:
         return [_metadata(detail, notice)]
     if "Capacity Block" in what and "Expiration" in what:
         end = epoch_ms(detail["end-date"]) - BLOCK_LEAD_MS
-        return ReservationNotice(detail["capacity-reservation-id"], at, end, account, region)
+        named = _text(detail["capacity-reservation-id"])
+        return ReservationNotice(named, at, end, account, region)
     return _of_instances(what, detail, at, notice)
 
 
@@ -191,16 +194,22 @@ def _metadata(detail: Mapping[str, Any], notice: Callable[..., Notice]) -> Notic
 def _request(what: str, detail: Mapping[str, Any], at: int) -> EventContent:
     if what not in (MIGRATION_REQUESTED, CHECKPOINT_REQUESTED):
         return UnreadableEvent(f"no wish is called {what!r}")
-    return UserRequest(
-        detail["workload"],
-        at,
-        what == MIGRATION_REQUESTED,
-        detail.get("by", ""),
-        detail.get("checkpoint", ""),
-        detail.get("order", ""),
-        detail.get("generation"),
-        detail.get("reason", ""),
+    by, checkpoint, order, reason = (
+        _text(detail.get(name, "")) for name in ("by", "checkpoint", "order", "reason")
     )
+    generation = detail.get("generation")
+    if not isinstance(generation, int | None):
+        raise TypeError("generation")
+    moves = what == MIGRATION_REQUESTED
+    return UserRequest(
+        _text(detail["workload"]), at, moves, by, checkpoint, order, generation, reason
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise TypeError(f"{value!r:.40} is no text of at most {MAX_TEXT} characters")
+    return value
 
 
 def request_event(what: str, at: int, detail: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from sluice.core.lifecycle.job_status import WORKLOAD_LABEL as WORKLOAD
 from sluice.core.migrations.gangs import part_of
 from sluice.core.migrations.interruption import NoticeKind
 from sluice.core.migrations.migration import Migration, PodCheckpoint
+from sluice.core.values import strict_json
 
 ORDER: Final = "sluice.dev/checkpoint-order"
 """Save the pod now; the value names the order, so that a repetition is none."""
@@ -38,6 +38,8 @@ RESTORE_FROM: Final = "sluice.dev/restore-from"
 """What the pod's processes go on from; read by process nodes, and by people."""
 RESTORE_DIGEST: Final = "sluice.dev/restore-sha256"
 """What its archive must be, where a set names it."""
+MAX_TEXT: Final = 1024
+MAX_NUMBER: Final = 2**53
 LEAVING: Final = "sluice.dev/leaving"
 """Until when (epoch ms) the pod can stay where it is."""
 
@@ -71,29 +73,45 @@ def checkpoint_result(pod: Mapping[str, Any]) -> tuple[str, PodCheckpoint | str]
     """
     marks = annotations_of(pod)
     try:
-        done = json.loads(marks.get(DONE, "null"))
+        done = _answer_of(pod)
         if not done:
             return None
-        order = str(done["order"])
+        order = _text(done["order"])
         if error := done.get("error"):
-            return order, str(error)
-        if problem := _not_its_own(pod, str(done["uri"]), str(done.get("image", ""))):
+            return order, f"{error!s:.{MAX_TEXT}}"
+        if problem := _not_its_own(pod, _text(done["uri"]), _text(done.get("image", ""))):
             return order, f"the node's answer is refused: {problem}"
-        took = int(float(done.get("seconds", 0)) * 1000)
-        size, at = int(done.get("bytes", 0)), int(done.get("at", 0))
         return order, PodCheckpoint(
-            str(done["uri"]),
-            size,
-            took,
-            at,
-            str(done.get("image", "")),
-            int(done.get("held", 0)),
-            str(done.get("sha256", "")),
+            done["uri"],
+            _whole(done.get("bytes", 0)),
+            _whole(1000 * float(_whole(done.get("seconds", 0), fraction=True))),
+            _whole(done.get("at", 0)),
+            done.get("image", ""),
+            _whole(done.get("held", 0)),
+            _text(done.get("sha256", "")),
             pod["spec"].get("nodeName", ""),
             part_of(pod),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return marks.get(ORDER, ""), f"the node's answer cannot be read: {error}"
+        return marks.get(ORDER, ""), f"the node's answer cannot be read: {error!s:.{MAX_TEXT}}"
+
+
+def _answer_of(pod: Mapping[str, Any]) -> Any:
+    """What the node's agent wrote. Raises ValueError for what is no strict JSON."""
+    return strict_json.parse(annotations_of(pod).get(DONE, "null"))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise ValueError(f"{value!r:.40} is no text of at most {MAX_TEXT} characters")
+    return value
+
+
+def _whole(value: Any, *, fraction: bool = False) -> Any:
+    """A number as a table can hold it; whole unless it may be a fraction."""
+    if not isinstance(value, int | float) or not 0 <= value <= MAX_NUMBER:
+        raise ValueError(f"{value!r:.40} is no number from 0 to {MAX_NUMBER}")
+    return value if fraction else int(value)
 
 
 def _not_its_own(pod: Mapping[str, Any], uri: str, image: str) -> str:
@@ -137,9 +155,9 @@ def is_proven_ended(pod: Mapping[str, Any]) -> bool:
     if not pod["metadata"].get("deletionTimestamp") or pod["spec"].get("restartPolicy") != "Never":
         return False
     try:
-        done = json.loads(annotations.get(DONE, "null"))
+        done = _answer_of(pod)
         told = done["order"] == annotations.get(ORDER) and bool(done.get("held"))
-        return told and int(done.get("ended", 0)) > 0
+        return told and bool(_whole(done.get("ended", 0)))
     except (ValueError, TypeError, KeyError, AttributeError):
         return False
 
@@ -147,6 +165,6 @@ def is_proven_ended(pod: Mapping[str, Any]) -> bool:
 def result_at(pod: Mapping[str, Any]) -> int:
     """When the newest answer was begun (epoch ms), whatever it says; 0 if that is not known."""
     try:
-        return int(json.loads(annotations_of(pod).get(DONE, "null"))["at"])
+        return int(_whole(_answer_of(pod)["at"]))
     except (ValueError, TypeError, KeyError):
         return 0

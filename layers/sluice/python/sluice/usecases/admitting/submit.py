@@ -282,7 +282,8 @@ def event_source(body: str) -> str:
     except (ValueError, RecursionError):
         return ""
     source = envelope.get("source") if isinstance(envelope, dict) else None
-    return source if isinstance(source, str) else ""
+    # No table holds half a surrogate pair.
+    return source.encode("utf-8", "replace").decode() if isinstance(source, str) else ""
 
 
 def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Document | None]:

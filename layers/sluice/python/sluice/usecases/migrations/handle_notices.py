@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from sluice.core.migrations.interruption import (
     UnreadableEvent,
     read_event,
 )
+from sluice.core.values import strict_json
 from sluice.errors import SluiceError
 from sluice.usecases.migrations.interrupt import Interrupt, NoticeOutcome
 from sluice.usecases.migrations.machines_at_risk import MachineAtRisk
@@ -47,7 +47,7 @@ class HandleNotices:
 
         def handle(key: str) -> list[NoticeOutcome]:
             return self.interrupt(
-                json.loads(bodies[key]),
+                strict_json.parse(bodies[key]),
                 account=account,
                 region=region,
                 of_agent=key in of_agents,
@@ -82,7 +82,7 @@ def worth(machines: Mapping[str, MachineAtRisk]) -> Worth:
 def _warnings(body: str) -> list[Notice]:
     """The machines of which a message says that they will go; nothing of any other message."""
     try:
-        heard = read_event(json.loads(body))
+        heard = read_event(strict_json.parse(body))
     except ValueError:
         return []
     if not isinstance(heard, list | tuple) or isinstance(

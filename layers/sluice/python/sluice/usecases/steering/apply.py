@@ -188,11 +188,16 @@ class Apply:
 
 def key_of(document: Mapping[str, Any]) -> Key:
     """Kind and name in the catalog; `namespace/name` for namespaced kinds."""
-    metadata = document.get("metadata") or {}
+    metadata = _map(document.get("metadata"))
     kind, name = str(document.get("kind")), str(metadata.get("name") or "")
     if kind in NAMESPACED:
         return kind, f"{metadata.get('namespace') or DEFAULT_NAMESPACE}/{name}"
     return kind, name
+
+
+def _map(value: Any) -> Mapping[str, Any]:
+    """A map of a document, or nothing, whatever stands there; what is wrong is said elsewhere."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _keyed(documents: Sequence[Any]) -> dict[Key, Document]:
@@ -264,7 +269,7 @@ def _check(
 def _repointed(label: str, before: Document | None, document: Document) -> Iterator[Flaw]:
     """A LocalQueue keeps its ClusterQueue: workloads in it were counted there."""
     if before is not None:
-        old, new = (doc.get("spec", {}).get("clusterQueue") for doc in (before, document))
+        old, new = (_map(doc.get("spec")).get("clusterQueue") for doc in (before, document))
         if old != new:
             message = f"is {old} and immutable; make another LocalQueue for {new}"
             yield Flaw(label, "spec.clusterQueue", message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sluice.core.lifecycle.happenings import happenings, unrecorded
+from sluice.core.lifecycle.happenings import Happening, happenings, unrecorded
 from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, is_migrating
 from sluice.ports import Bus, Commands, Kicks, Provisions, StreamRecord, Timeline
 
@@ -20,21 +20,59 @@ class Relay:
     timeline: Timeline
     bus: Bus
 
-    def __call__(self, changes: Iterable[StreamRecord]) -> None:
-        changes = list(changes)
-        self.kicks.kick(c.after.root for c in changes if wants_kick(c))
-        by_cluster: dict[str, list[str]] = {}
+    def __call__(self, changes: Iterable[StreamRecord]) -> list[Exception]:
+        """Why changes were left out that nobody understands; the others are relayed."""
+        found, odd = list[Consequences](), list[Exception]()
         for change in changes:
-            if wants_command(change):
-                by_cluster.setdefault(change.after.cluster, []).append(change.after.id)
+            try:
+                found.append(consequences(change))
+            except Exception as error:  # noqa: BLE001, it concerns this record alone
+                odd.append(error)
+        self.kicks.kick(each.root for each in found if each.kick)
+        by_cluster: dict[str, list[str]] = {}
+        for each in found:
+            if each.command:
+                by_cluster.setdefault(each.cluster, []).append(each.id)
         for cluster, ids in by_cluster.items():
             self.commands.send(cluster, ids)
-        self.provisions.ask(c.after.cluster for c in changes if wants_capacity(c))
-        written = [lines for c in changes if (lines := unrecorded(c.before, c.after, c.at))]
-        if written:
+        self.provisions.ask(each.cluster for each in found if each.capacity)
+        if written := [each.unrecorded for each in found if each.unrecorded]:
             self.timeline.append_together(written)
-        if lines := [line for c in changes for line in happenings(c.before, c.after, c.at)]:
+        if lines := [line for each in found for line in each.happenings]:
             self.bus.publish(lines)
+        return odd
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """What follows from one change of a record."""
+
+    id: str
+    root: str
+    cluster: str
+    kick: bool
+    command: bool
+    capacity: bool
+    unrecorded: list[Happening]
+    happenings: list[Happening]
+
+
+def consequences(change: StreamRecord) -> Consequences:
+    """Raises whatever a record meets that is not as this code writes it."""
+    before, now = change.before, change.after
+    for text in (now.id, now.root, now.cluster):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r:.40} is no text")
+    return Consequences(
+        now.id,
+        now.root,
+        now.cluster,
+        wants_kick(change),
+        wants_command(change),
+        wants_capacity(change),
+        unrecorded(before, now, change.at),
+        list(happenings(before, now, change.at)),
+    )
 
 
 def wants_kick(change: StreamRecord) -> bool:
