@@ -12,6 +12,7 @@ from sluice.client.errors import SluiceClientError
 
 from cli.output import Column, hint, output_option, rows
 from local import stack
+from local.add_ons import ADD_ONS, kinds_of
 from local.errors import LocalError
 from local.settings import Layout, NodeKind, Settings, default_cache, default_state
 
@@ -36,6 +37,17 @@ nodes_option = click.option(
     help="How nodes run pods: as processes, not at all (for tests at scale), or as real kubelets "
     "with containerd (Linux, root).",
 )
+
+
+def names_of_add_ons(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    """The names of `--with`, in the order of the table."""
+    asked = [name.strip() for name in (value or "").split(",") if name.strip()]
+    for name in asked:
+        if name not in ADD_ONS:
+            raise click.BadParameter(f"{name!r} is not one of {', '.join(ADD_ONS)}")
+    return tuple(name for name in ADD_ONS if name in asked)
 
 
 def explained(action: Callable[P, R]) -> Callable[P, R]:
@@ -83,6 +95,13 @@ def local() -> None:
     "--cedana", is_flag=True, help="With a stand-in for Cedana's service, carried out by CRIU."
 )
 @click.option(
+    "--with",
+    "add_ons",
+    metavar="NAME[,NAME]",
+    callback=names_of_add_ons,
+    help=f"Also build and start controllers of further kinds of jobs: {', '.join(ADD_ONS)}.",
+)
+@click.option(
     "--karpenter-queue",
     metavar="NAME",
     help="Give Karpenter an interruption queue of its own; normally Sluice answers warnings.",
@@ -97,6 +116,7 @@ def up(
     instance_delay: float,
     aws_port: int | None,
     cedana: bool,
+    add_ons: tuple[str, ...],
     karpenter_queue: str | None,
 ) -> None:
     """Start everything and deploy; finds a running stack and deploys again."""
@@ -108,9 +128,13 @@ def up(
         instance_delay=instance_delay,
         aws_port=aws_port,
         cedana=cedana,
+        add_ons=add_ons,
         interruption_queue=karpenter_queue,
     )
     endpoints = stack.up(settings, hint, fresh=fresh, deploy=deploy)
+    if add_ons:
+        kinds = ", ".join(kinds_of(add_ons))
+        hint(f"write the kinds into spec.kinds of the Cluster object: [{kinds}]")
     hint(f"kubectl: export KUBECONFIG={endpoints.kubeconfig}")
 
 

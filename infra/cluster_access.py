@@ -81,6 +81,6 @@ class ClusterAccessStack(cdk.Stack):
             raise ValueError("a stack belongs to an app")
         path = Path(stage.outdir, f"cluster-{cluster.name}.yaml")
         cedana = cluster.cedana.service_account if cluster.cedana else ""
-        objects = cluster_manifest(cluster.namespaces, agent, cedana)
+        objects = cluster_manifest(cluster.namespaces, agent, cedana, cluster.kinds)
         path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
         return assets.Asset(self, "Manifest", path=str(path))

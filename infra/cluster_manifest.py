@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
+from sluice.core.jobs.table import EVERYWHERE
 
 from infra.admission_policy import with_early_pass
 from infra.job_kinds import with_kinds
@@ -21,6 +22,7 @@ def cluster_manifest(
     namespaces: Iterable[str],
     agent: Mapping[str, str] = MappingProxyType({}),
     cedana: str = "",
+    kinds: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
     """Return the objects of the files for these tenant namespaces.
 
@@ -28,6 +30,7 @@ def cluster_manifest(
     policy that looks at every Job lets the good ones pass early; everything else is as written.
     `agent` fills in IMAGE, DEPLOYMENT and CLUSTER of the node agent; without it there is none.
     `cedana` is the account (NAMESPACE/NAME) that may create restored pods; without it nobody may.
+    `kinds` are those of add-ons, beside the kinds of jobs that every cluster has.
     """
     repeated = sorted(namespaces)
     texts = [(_FOLDER / name).read_text(encoding="utf-8") for name in _FILES]
@@ -37,7 +40,8 @@ def cluster_manifest(
             text = re.sub(rf"(: |=){name}$", rf"\g<1>{value}", text, flags=re.MULTILINE)
         texts.append(text)
     templates = [template for text in texts for template in yaml.safe_load_all(text)]
-    documents = [document for template in templates for document in with_kinds(template)]
+    rows = EVERYWHERE.union(kinds)
+    documents = [document for template in templates for document in with_kinds(template, rows)]
     if cedana:
         documents = [_with_cedana(document, cedana.replace("/", ":")) for document in documents]
     return [each for document in documents for each in _in_namespaces(document, repeated)]

@@ -2,52 +2,55 @@
 
 In a template, `KIND` stands for a row of `sluice.core.jobs`: a rule of a role or a whole document
 with `KIND` is repeated for each. `MAKERS_OF_JOBS` and `MAKERS_OF_PODS` are the conditions that the
-controller of some kind creates the Job or the pod of a request.
+controller of some kind creates the Job or the pod of a request. `kinds` names the rows that a
+cluster gets: those of add-ons that it does not have would only be rights that nobody needs.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from sluice.core.jobs.job import JOB
 from sluice.core.jobs.kind import JobKind
-from sluice.core.jobs.table import KINDS
+from sluice.core.jobs.table import EVERYWHERE, KINDS
 
 # One binary with all controllers of Kubernetes has a user of its own.
 _CONTROLLER_MANAGER = "system:kube-controller-manager"
 
 
-def with_kinds(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def with_kinds(
+    document: dict[str, Any], kinds: Collection[str] = EVERYWHERE
+) -> Iterator[dict[str, Any]]:
     """The documents of one template."""
     text = json.dumps(document)
-    text = text.replace("MAKERS_OF_JOBS", _escaped(makers_of_jobs()))
-    text = text.replace("MAKERS_OF_PODS", _escaped(makers_of_pods()))
+    text = text.replace("MAKERS_OF_JOBS", _escaped(makers_of_jobs(kinds)))
+    text = text.replace("MAKERS_OF_PODS", _escaped(makers_of_pods(kinds)))
     filled: dict[str, Any] = json.loads(text)
     if "KIND." in json.dumps(filled["metadata"]):
-        for kind in KINDS.values():
+        for kind in _rows(kinds):
             if kind is not JOB:  # has a policy of its own, which looks at the pods as well
                 yield _filled(filled, kind)
         return
     if "rules" in filled:
-        filled["rules"] = [rule for template in filled["rules"] for rule in _rules(template)]
+        filled["rules"] = [rule for template in filled["rules"] for rule in _rules(template, kinds)]
     yield filled
 
 
-def makers_of_jobs() -> str:
+def makers_of_jobs(kinds: Collection[str] = EVERYWHERE) -> str:
     """A CEL condition: a controller of another kind makes this Job of one of its objects."""
     return " || ".join(
         f"({_installed(kind)} && object.metadata.ownerReferences.all(o, o.kind == '{kind.kind}'))"
-        for kind in KINDS.values()
+        for kind in _rows(kinds)
         if kind.children is not None
     )
 
 
-def makers_of_pods() -> str:
+def makers_of_pods(kinds: Collection[str] = EVERYWHERE) -> str:
     """A CEL condition: the controller of a kind makes this pod of one of its objects."""
     return " || ".join(
         f"(({_users(kind)}) && object.metadata.ownerReferences.exists(o, o.kind == '{kind.kind}'"
         " && has(o.controller) && o.controller))"
-        for kind in KINDS.values()
+        for kind in _rows(kinds)
         if kind.children is None
     )
 
@@ -65,11 +68,15 @@ def _users(kind: JobKind) -> str:
     return " || ".join(f"request.userInfo.username == '{user}'" for user in users)
 
 
-def _rules(template: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(kinds: Collection[str]) -> list[JobKind]:
+    return [row for name, row in KINDS.items() if name in kinds]
+
+
+def _rules(template: dict[str, Any], kinds: Collection[str]) -> Iterator[dict[str, Any]]:
     if "KIND." not in json.dumps(template):
         yield template
         return
-    for kind in KINDS.values():
+    for kind in _rows(kinds):
         yield _filled(template, kind)
 
 

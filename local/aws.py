@@ -5,9 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from local.build import KUBERNETES
 from local.endpoints import Endpoints
 from local.kubelet_node import cgroups
+from local.modules import KUBERNETES
 from local.parts import Health, Part
 from local.settings import CLONE, Layout, Settings
 

@@ -1,6 +1,6 @@
 """Builds the real cluster from Go modules: etcd, Kubernetes, JobSet, Karpenter for AWS.
 
-    python -m local.build [NAME …]      # all but the kubelet, or those named
+    python -m local.build [NAME …]      # what every stack needs, or those named
 
 Each module is a dependency of a go.mod written here, pinned, and checked against Go's checksum
 database. Programs land in CACHE/bin/NAME-VERSION, complete or not at all; Go itself comes from
@@ -22,90 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from local.errors import PreparationError
+from local.modules import CONTROL_PLANE, MODULES, Change, Module, binary, definitions, missing
 from local.settings import default_cache
 from local.toolchain import Progress, locked, tool_folders
-
-KUBERNETES, ETCD, KARPENTER, JOBSET = "v1.36.3", "v3.6.8", "v1.14.0", "v0.10.1"
-KARPENTER_MODULE = "github.com/aws/karpenter-provider-aws"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A text to put in place of another one, in one file of a dependency, before compiling."""
-
-    module: str
-    version: str
-    file: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class Module:
-    path: str
-    version: str
-    programs: dict[str, str]  # name -> package of its main function
-    change: Change | None = None
-    label: str = ""  # tells programs with the change from those without
-    objects: tuple[str, ...] = ()  # patterns of files for the API server, see `definitions`
-
-
-# Karpenter has no setting for the address of its metrics and health, and takes all interfaces.
-LOOPBACK_ONLY = Change(
-    "sigs.k8s.io/karpenter", KARPENTER, "pkg/operator/operator.go", '":%d"', '"127.0.0.1:%d"'
-)
-
-
-MODULES = (
-    Module("go.etcd.io/etcd/server/v3", ETCD, {"etcd": "go.etcd.io/etcd/server/v3"}),
-    Module(
-        "k8s.io/kubernetes",
-        KUBERNETES,
-        {
-            name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-        },
-    ),
-    Module(
-        KARPENTER_MODULE,
-        KARPENTER,
-        {"karpenter": f"{KARPENTER_MODULE}/cmd/controller"},
-        change=LOOPBACK_ONLY,
-        label="-loopback",
-        objects=("pkg/apis/crds/*.yaml",),
-    ),
-    Module(
-        "sigs.k8s.io/jobset",
-        JOBSET,
-        {"jobset": "sigs.k8s.io/jobset"},
-        objects=("config/components/crd/bases/*.yaml", "config/components/rbac/role.yaml"),
-    ),
-)
-VERSIONS = {name: module.version + module.label for module in MODULES for name in module.programs}
-WITH_OBJECTS = {name: m.version for m in MODULES if m.objects for name in m.programs}
-CONTROL_PLANE = tuple(name for name in VERSIONS if name != "kubelet")
 
 GIGABYTE = 1_000_000_000
 NEEDED_BYTES = 8 * GIGABYTE  # Go's caches of sources and objects grow to 6.2 GB, the programs 0.5
 STILL_SECONDS = 20.0
-
-
-def binary(cache: Path, name: str) -> Path:
-    return cache / "bin" / f"{name}-{VERSIONS[name]}"
-
-
-def definitions(cache: Path, name: str) -> Path:
-    """The folder of what a program's own release has the API server know."""
-    return cache / f"crds-{name}-{WITH_OBJECTS[name]}"
-
-
-def missing(cache: Path, names: Iterable[str]) -> list[str]:
-    return [
-        name
-        for name in names
-        if not binary(cache, name).exists()
-        or (name in WITH_OBJECTS and not definitions(cache, name).exists())
-    ]
 
 
 def build(cache: Path, progress: Progress, names: Iterable[str] = CONTROL_PLANE) -> None:
@@ -231,9 +154,11 @@ class Builder:
         shutil.copytree(source, copy, copy_function=shutil.copyfile)  # not the read-only modes
         file = copy / change.file
         text = file.read_text()
-        if change.old not in text:
-            raise PreparationError(f"{change.old} is not in {change.file} of {change.module}")
-        file.write_text(text.replace(change.old, change.new))
+        for old, new in change.texts.items():
+            if old not in text:
+                raise PreparationError(f"{old} is not in {change.file} of {change.module}")
+            text = text.replace(old, new)
+        file.write_text(text)
         return f"replace {change.module} => ./changed\n"
 
     def copy_objects(self, go: Path, module: Module, folder: Path) -> None:
@@ -266,7 +191,8 @@ class Builder:
             "PATH": f"{go}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "GOMODCACHE": str(self.scratch / "modules"),
             "GOCACHE": str(self.scratch / "objects"),
-            "GOFLAGS": "-modcacherw",  # a read-only cache could not be deleted
+            # A read-only cache could not be deleted.
+            "GOFLAGS": f"-modcacherw {os.environ.get('GOFLAGS', '')}".strip(),
             "GOTOOLCHAIN": "local",  # never a toolchain that nobody pinned
             "GOWORK": "off",
             "CGO_ENABLED": "0",  # no C compiler on a bare machine

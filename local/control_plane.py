@@ -3,8 +3,8 @@
 import base64
 import json
 
-from local.build import binary
 from local.endpoints import Endpoints
+from local.modules import binary
 from local.parts import Health, Part
 from local.settings import Layout, Settings
 

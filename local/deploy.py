@@ -25,17 +25,19 @@ def deploy(
     progress: Callable[[str], None],
     namespaces: Sequence[str] = ("default",),
     agent: str | None = None,
+    kinds: Sequence[str] = (),
 ) -> dict[str, str]:
     """Bootstraps the embedded account where needed and runs `cdk deploy --all`.
 
     `endpoints` is the content of endpoints.json; `namespaces` are those of the tenants; `agent` is
-    the image of the nodes' agent, if it shall run as a DaemonSet. Returns what the stacks publish
+    the image of the nodes' agent, if it shall run as a DaemonSet;
+    `kinds` are those of add-ons. Returns what the stacks publish
     by SSM parameter, without the deployment's prefix: `queues/submissions`, `tables/workloads`,
     `api` … The same goes to outputs.json beside endpoints.json.
     Raises DeployError with the reason that the CDK gave.
     """
     cdk = Cdk(endpoints)
-    settings = _settings(endpoints, namespaces, agent)
+    settings = _settings(endpoints, namespaces, agent, kinds)
     name = parse(settings).name  # also checks them, before anything is started
     cdk.configuration.write_text(yaml.safe_dump(settings))
     cdk.install()
@@ -59,13 +61,17 @@ def deploy(
 
 
 def _settings(
-    endpoints: Mapping[str, str], namespaces: Sequence[str], agent: str | None
+    endpoints: Mapping[str, str], namespaces: Sequence[str], agent: str | None, kinds: Sequence[str]
 ) -> dict[str, Any]:
     """Take the clone's sluice.yaml; change what differs here: machine, cluster, no keeping."""
     document = yaml.safe_load((CLONE / FILE_NAME).read_text(encoding="utf-8")) or {}
     buckets = (document.get("submissions") or {}).get("manifestBuckets", [])
     cedana = settings_of(Layout(Path(endpoints["state"])))
-    cluster = {"name": endpoints["cluster_name"], "namespaces": list(namespaces)}
+    cluster = {
+        "name": endpoints["cluster_name"],
+        "namespaces": list(namespaces),
+        "kinds": list(kinds),
+    }
     machine = "arm64" if platform.machine() in {"arm64", "aarch64"} else "x86_64"
     return document | {
         "region": endpoints["region"],

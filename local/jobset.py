@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 
 from local.apply import ApiServer, apply_all, read_manifests
-from local.build import binary, definitions
 from local.control_plane import FAST, account_line, kubeconfig
 from local.endpoints import Endpoints
 from local.files import write_whole
+from local.modules import binary, definitions
 from local.parts import Health, Part
 from local.settings import Layout, Settings
 

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from local import aws, control_plane, jobset, pod_identity
+from local.add_ons import ADD_ONS
 from local.apply import ApiServer, apply_all, read_manifests
-from local.build import definitions
 from local.cedana import part as cedana
 from local.certificates import make_certificates
 from local.endpoints import Endpoints
 from local.interruption_queue import make_queue
+from local.modules import definitions
 from local.parts import Part, Step
 from local.ports import choose_ports
 from local.settings import CLONE, MANIFESTS, NODE_ROLE, Layout, Settings
@@ -40,7 +41,9 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
     """Prepare the state folder and describe what to start. Starts nothing."""
     layout = Layout(settings.state)
     fixed = {"aws": settings.aws_port} if settings.aws_port else {}
-    ports = choose_ports(layout.ports, PORTS, fixed)
+    add_ons = [ADD_ONS[name] for name in settings.add_ons]
+    more = tuple(port for each in add_ons for port in each.ports)
+    ports = choose_ports(layout.ports, (*PORTS, *more), fixed)
     make_certificates(layout.certs)
     quiet = lambda _: None  # noqa: E731 - everything is there already; `up` has prepared it
     path = [*map(str, tool_folders(settings.cache, quiet)), os.environ.get("PATH", os.defpath)]
@@ -68,6 +71,7 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         token,
         jobset.account(jobset_token),
         *([cedana.account(cedana_account)] if settings.cedana else []),
+        *(each.account(secret(layout.certs / f"{each.program}-token")) for each in add_ons),
     )
     ministack = environment(settings.cache, "ministack", quiet) / "bin" / "python"
     parts = [
@@ -77,6 +81,9 @@ def stack(settings: Settings) -> tuple[Endpoints, list[Part], list[Step]]:
         *control_plane.control_plane(settings, endpoints, ports),
         jobset.part(settings, endpoints, ports, jobset_token),
     ]
+    for each in add_ons:
+        each_token = secret(layout.certs / f"{each.program}-token")
+        parts.append(each.part(settings, endpoints, ports, each_token))
     if settings.cedana:
         parts.append(cedana.part(settings, endpoints, ports, cedana_account))
     if (CLONE / "local" / "node" / "__main__.py").exists():
@@ -137,6 +144,7 @@ def steps(settings: Settings, endpoints: Endpoints, ports: dict[str, int]) -> li
         ),
         Step("crds", crds, after=("kube-apiserver",)),
         Step(jobset.OBJECTS, jobset_objects, after=("kube-apiserver",)),
+        *(ADD_ONS[name].step(settings, endpoints, ports) for name in settings.add_ons),
         Step("node class", node_class, after=("crds", "ec2")),
         Step("node pools", node_pools, after=("node class", "karpenter")),
     ]

@@ -35,6 +35,7 @@ class Settings:
     instance_delay: float = 2.0  # seconds from launch to running
     aws_port: int | None = None  # None: a free one
     cedana: bool = False  # a stand-in for Cedana's service
+    add_ons: tuple[str, ...] = ()  # controllers of further kinds of jobs
     interruption_queue: str | None = None  # Karpenter's own; off, because Sluice answers warnings
 
     def document(self) -> dict[str, Any]:
@@ -43,9 +44,8 @@ class Settings:
     @classmethod
     def read(cls, path: Path) -> "Settings":
         document = json.loads(path.read_text())
-        return cls(
-            **(document | {"state": Path(document["state"]), "cache": Path(document["cache"])})
-        )
+        paths = {name: Path(document[name]) for name in ("state", "cache")}
+        return cls(**(document | paths | {"add_ons": tuple(document["add_ons"])}))
 
 
 @dataclass(frozen=True)

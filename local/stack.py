@@ -18,13 +18,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from local.add_ons import kinds_of, programs_of
 from local.apply import read_manifests
 from local.build import build
 from local.endpoints import Endpoints
@@ -33,6 +34,7 @@ from local.files import write_json
 from local.kubelet_node import agent_image
 from local.kubelet_node import preparation as kubelets
 from local.kubelet_node.registry import Images
+from local.modules import CONTROL_PLANE
 from local.node import preparation as processes
 from local.parts import Health
 from local.settings import CLONE, MANIFESTS, Layout, NodeKind, Settings
@@ -45,7 +47,12 @@ POLL_SECONDS = 0.05
 Progress = Callable[[str], None]
 
 
-def prepare(cache: Path, progress: Progress, nodes: NodeKind = "process") -> None:
+def prepare(
+    cache: Path,
+    progress: Progress,
+    nodes: NodeKind = "process",
+    add_ons: Iterable[str] = (),
+) -> None:
     """Install and build everything that `up` needs. Raises PreparationError."""
     if nodes == "kubelet":
         kubelets.prepare(cache, progress)
@@ -53,7 +60,7 @@ def prepare(cache: Path, progress: Progress, nodes: NodeKind = "process") -> Non
         processes.prepare(cache, progress)
     environment(cache, "ministack", progress)
     tool_folders(cache, progress)
-    build(cache, progress)
+    build(cache, progress, (*CONTROL_PLANE, *programs_of(add_ons)))
 
 
 def is_running(layout: Layout) -> bool:
@@ -78,7 +85,7 @@ def up(
     """
     layout = Layout(settings.state)
     make_folder(layout)
-    prepare(settings.cache, progress, settings.nodes)
+    prepare(settings.cache, progress, settings.nodes, settings.add_ons)
     with locked(layout.state / "up.lock", progress):
         if is_running(layout):
             if not layout.endpoints.exists():
@@ -215,6 +222,7 @@ def deploy_stacks(endpoints: Endpoints, progress: Progress) -> None:
             progress=progress,
             namespaces=tenant_namespaces(),
             agent=stored_agent(layout, progress),
+            kinds=kinds_of(Settings.read(layout.settings).add_ons),
         )
     except DeployError as error:
         raise StackError(f"the parts are up, but the deployment failed: {error}") from error

@@ -189,6 +189,7 @@ class MemoryControlPlane:
     ) -> Observe:
         return compose_observe(
             workloads=wrap(self.workloads),
+            catalog=self.catalog,
             clusters=clusters or self.kubernetes,
             commands=self.commands,
             nodes=self.nodes,

@@ -32,11 +32,11 @@ import sys
 import threading
 from pathlib import Path
 
-from local.build import binary as built
 from local.errors import PreparationError
 from local.kubelet_node import cgroups, debian
 from local.kubelet_node.preparation import prepare
 from local.kubelet_node.program import PORTS, Program, Settings
+from local.modules import binary as built
 from local.settings import default_cache
 
 

@@ -15,6 +15,7 @@ from local.node.site import SYSTEM_PATH, Site
 
 READ_ONLY_VOLUMES = ("configMap", "secret", "downwardAPI")
 TERMINATION_LOG = "/dev/termination-log"
+HOSTS = Path("/etc/hosts")
 HOSTNAME_LENGTH = 63  # as the kubelet truncates it
 
 
@@ -82,10 +83,33 @@ class Launcher:
             *self.site.isolation.shared,
             Bind(self.folder.log(name, 0).parent, LOGS, read_only=False),
             Bind(message, log, read_only=False),
+            *self._hosts(name),
             *sorted(mounts, key=lambda bind: len(bind.target.parts)),
         ]
         hostname = self.pod["spec"].get("hostname") or self.pod["metadata"]["name"]
         return Container(hostname[:HOSTNAME_LENGTH], self.folder.layers(name), tuple(binds))
+
+    def _hosts(self, container: str) -> list[Bind]:
+        """Services by name, on loopback, as all pods here share the machine's network.
+
+        Not for pods of Jobs, which have none: it costs a request to the API server.
+        """
+        metadata = self.pod["metadata"]
+        owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
+        if not owners - {"Job"}:
+            return []
+        namespace = metadata["namespace"]
+        services = self.site.api.request("GET", f"/api/v1/namespaces/{namespace}/services")
+        file = self.folder.root / "hosts" / container
+        file.parent.mkdir(exist_ok=True)
+        names = [service["metadata"]["name"] for service in services["items"]]
+        lines = [
+            f"127.0.0.1 {name} {name}.{namespace} {name}.{namespace}.svc "
+            f"{name}.{namespace}.svc.cluster.local"
+            for name in names
+        ]
+        file.write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")
+        return [Bind(file, HOSTS, read_only=True)]
 
     def hook(self, container: dict[str, Any], command: list[str], process: int) -> Launch:
         """A lifecycle hook beside the container, whose first process is `process`.

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from local import stack as embedded
+from local.add_ons import ADD_ONS
 from local.endpoints import Endpoints
 from local.settings import Layout, Settings, default_cache
 from tests.e2e.stack import BUCKET, INSTANCE_SECONDS, KARPENTERS_QUEUE, TENANTS, Stack
@@ -33,6 +34,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             default_cache(),
             instance_delay=INSTANCE_SECONDS,
             cedana=True,
+            add_ons=tuple(ADD_ONS),
             interruption_queue=KARPENTERS_QUEUE,
         )
         yield prepared(Stack(embedded.up(settings, print)))

@@ -24,6 +24,7 @@ from sluice.adapters.s3_logs import S3Logs
 from sluice.core.lifecycle.record import TERMINAL, Workload, phase
 from sluice.core.values.identity import workload_id
 
+from local.add_ons import ADD_ONS, kinds_of
 from local.apply import ApiServer
 from local.endpoints import Endpoints
 from local.settings import CLONE, Layout
@@ -46,7 +47,7 @@ TENANTS: tuple[Document, ...] = (
         "apiVersion": "sluice.dev/v1",
         "kind": "Cluster",
         "metadata": {"name": "batch-1"},
-        "spec": {"flavors": ["spot"]},
+        "spec": {"flavors": ["spot"], "kinds": kinds_of(ADD_ONS)},
     },
     {
         "apiVersion": "sluice.dev/v1",

@@ -44,3 +44,14 @@ def test_a_token_goes_over_no_plain_line_and_into_no_object(
     wrong: dict[str, Any], field: str
 ) -> None:
     assert flaws_of(**wrong) == [field]
+
+
+def test_a_cluster_has_the_kinds_of_add_ons_that_it_names() -> None:
+    found: list[Flaw] = []
+    asked = {"metadata": {"name": "a"}, "spec": {"kinds": ["PyTorchJob", "Deployment"]}}
+
+    spec = read(Fields(asked, "", found))
+
+    assert {"Job", "JobSet", "PyTorchJob"} <= spec.kinds
+    assert [flaw.field for flaw in found] == ["spec.kinds"]
+    assert "PyTorchJob" not in read(Fields({"metadata": {"name": "a"}}, "", [])).kinds

@@ -103,3 +103,12 @@ def test_who_is_saved_by_cedana_goes_where_it_is() -> None:
     refused = place(PlacementRequest(SPOT, service=CheckpointMode.CEDANA), [plain], 0)
     assert (refused.cluster, refused.reason) == (None, Reason.NO_MATCHING_FLAVOR)
     assert "no Cedana" in refused.why["a"]
+
+
+def test_a_kind_goes_where_its_controller_is() -> None:
+    plain, equipped = a_cluster("a"), a_cluster("b", 9, kinds=frozenset({"PyTorchJob"}))
+
+    assert where(PlacementRequest(SPOT, kind="PyTorchJob"), plain, equipped) == "b"
+    refused = place(PlacementRequest(SPOT, kind="PyTorchJob"), [plain], 0)
+    assert (refused.cluster, refused.reason) == (None, Reason.NO_MATCHING_FLAVOR)
+    assert refused.why["a"] == "runs no PyTorchJob (spec.kinds of the Cluster)"

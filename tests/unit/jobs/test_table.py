@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any, cast
 
 import pytest
@@ -13,14 +15,12 @@ from sluice.core.jobs.jobset import JOBSET
 from sluice.core.jobs.kind import JobKind, nested, set_at, value_at
 from sluice.core.jobs.table import KINDS, kind_of, list_pod_sets
 from sluice.core.lifecycle import job_status
-from sluice.usecases.running.observe import WATCHED
 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @every_kind
-def test_a_row_is_watched_reached_and_vetted(kind: JobKind) -> None:
-    assert kind.kind in WATCHED
+def test_a_row_is_reached_and_vetted(kind: JobKind) -> None:
     assert PATHS[kind.kind] == (f"/apis/{kind.api_version}", kind.plural, True)
     assert kind.fields.keys() <= FIELDS.keys()
     assert kind.hints.keys() <= HINTS.keys()
@@ -59,6 +59,22 @@ def test_an_end_is_told_by_the_conditions_of_the_row(kind: JobKind, well: bool) 
         assert ended is not None
         assert ended.succeeded is well
         assert one not in others
+
+
+def test_the_published_schemas_name_every_kind() -> None:
+    job = published("workload")["properties"]["spec"]["properties"]["job"]["properties"]
+    cluster = published("config")["properties"]["clusters"]["items"]["properties"]
+
+    assert job["kind"]["enum"] == list(KINDS)
+    assert set(job["apiVersion"]["enum"]) == {kind.api_version for kind in KINDS.values()}
+    add_ons = [name for name, kind in KINDS.items() if kind.add_on]
+    assert cluster["kinds"]["items"]["enum"] == add_ons
+
+
+def published(name: str) -> dict[str, Any]:
+    text = files("sluice.schemas").joinpath(f"{name}.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def test_a_manifest_without_a_known_kind_is_read_as_a_job() -> None:

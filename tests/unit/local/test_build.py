@@ -4,8 +4,9 @@ import stat
 
 import pytest
 
-from local.build import MODULES, Builder, Change, Module, binary, build, explained, missing
+from local.build import Builder, build, explained
 from local.errors import PreparationError
+from local.modules import MODULES, Change, Module, binary, missing
 
 ETCD = MODULES[0]
 # Describes modules that lie beside it; `go build -o FILE` is left to each of the two.
@@ -18,6 +19,7 @@ case "$1 $2" in
 esac
 """
 WORKING_GO = DESCRIBE.replace("BUILD", 'echo program > "$2"')
+LOOPBACK = {'":%d"': '"127.0.0.1:%d"'}
 FAILING_GO = DESCRIBE.replace("BUILD", 'echo half > "$2"; echo "no space left" >&2; exit 1')
 
 
@@ -82,7 +84,7 @@ def test_a_change_to_a_dependency_is_made_in_a_copy_that_takes_its_place(tmp_pat
     original = tmp_path / "go" / "module"
     original.mkdir()
     (original / "operator.go").write_text('address := ":%d"')
-    change = Change("example.com/operator", "v1.0.0", "operator.go", '":%d"', '"127.0.0.1:%d"')
+    change = Change("example.com/operator", "v1.0.0", "operator.go", LOOPBACK)
     module = Module("example.com/main", "v1.0.0", {"etcd": "example.com/main"}, change=change)
 
     Builder(cache, print).build_module(go, module, ["etcd"])
@@ -97,7 +99,7 @@ def test_a_change_that_no_longer_fits_stops_the_build(tmp_path, cache) -> None:
     go = a_go(tmp_path / "go", WORKING_GO)
     (tmp_path / "go" / "module").mkdir()
     (tmp_path / "go" / "module" / "operator.go").write_text("rewritten")
-    change = Change("example.com/operator", "v1.0.0", "operator.go", '":%d"', '"127.0.0.1:%d"')
+    change = Change("example.com/operator", "v1.0.0", "operator.go", LOOPBACK)
     module = Module("example.com/main", "v1.0.0", {"etcd": "example.com/main"}, change=change)
 
     with pytest.raises(PreparationError, match=r"operator\.go of example\.com/operator"):

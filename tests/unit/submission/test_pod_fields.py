@@ -7,12 +7,11 @@ import pytest
 from kubernetes.client import models
 from sluice.core.intake.pod_fields import FIELDS, HINTS
 from sluice.core.intake.vetting import RULES
+from sluice.core.jobs.table import KINDS
 
 TREATMENTS = {"pass", "bounded", "profile", "sluice", "reserved", "refused"}
 SCALARS = {"str", "int", "bool", "quantity", "port", "any"}
-JOB_SET_TYPES = {"JobSet", "JobSetSpec", "ReplicatedJob", "DependsOn", "Network", "Coordinator"}
-JOB_SET_TYPES |= {"JobSetSuccessPolicy", "FailurePolicy", "FailurePolicyRule", "StartupPolicy"}
-JOB_SET_TYPES |= {"JobTemplateSpec"}
+OF_ADD_ONS = {name for kind in KINDS.values() if not kind.built_in for name in kind.fields}
 # In one of the two versions only.
 RETIRED = {"1.36": {("PodSpec", "workloadRef")}, "1.35": {("PodSpec", "schedulingGroup")}}
 
@@ -22,7 +21,7 @@ def looked_at() -> set[tuple[str, str]]:
     return {
         (kind, field)
         for kind, fields in FIELDS.items()
-        if kind not in JOB_SET_TYPES
+        if kind not in OF_ADD_ONS
         for field in fields
     }
 

@@ -125,6 +125,35 @@ def test_cedana_is_accepted_as_soon_as_a_cluster_has_it() -> None:
     assert (outcome.accepted, outcome.rejected) == (1, 0)
 
 
+def test_a_kind_of_an_add_on_is_accepted_as_soon_as_a_cluster_has_it() -> None:
+    plane = Plane()
+    container = {
+        "name": "pytorch",
+        "image": "train:1",
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    worker = {"template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "spec": {"pytorchReplicaSpecs": {"Worker": worker}},
+    }
+    document = a_document(job=job)
+    for written in ("image", "command", "resources"):
+        del document["spec"][written]
+
+    plane.submit()([a_message(document, "before")])
+    known = ("Cluster", CLUSTER, {"spec": {"kinds": ["PyTorchJob"]}})
+    assert plane.catalog.edit(CatalogEdit(plane.catalog.snapshot().version, (known,)))
+    document["metadata"]["idempotencyKey"] = "after"
+    plane.submit()([a_message(document, "after")])
+
+    refused, taken = sorted(rows(plane), key=lambda row: row.state is State.PENDING)
+    assert "no cluster runs a PyTorchJob" in refused.reason.message
+    assert refused.reason.message.endswith("accepted: Job, JobSet")
+    assert (taken.state, taken.kind) == (State.PENDING, "PyTorchJob")
+
+
 ACCEPTABLE_PLAIN = a_plain_job()
 BAD: list[tuple[str, Any, str, str]] = [
     ("malformed JSON", "{", "MISCONFIGURATION:SchemaInvalid", "JSON"),

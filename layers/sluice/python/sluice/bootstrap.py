@@ -439,6 +439,7 @@ def observe() -> Observe:
 
     return compose_observe(
         workloads=workloads(),
+        catalog=catalog(),
         clusters=clusters(),
         commands=commands(),
         nodes=nodes(),

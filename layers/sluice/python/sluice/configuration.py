@@ -105,6 +105,7 @@ class ClusterSettings:
 
     name: str
     namespaces: tuple[str, ...] = ("default",)
+    kinds: tuple[str, ...] = ()
     agent: AgentSettings | None = None
     cedana: CedanaSettings | None = None
 

@@ -19,6 +19,7 @@ from sluice.core.config import scheduling_policy
 from sluice.core.config.document import Fields, Flaw
 from sluice.core.config.model import BUDGET_CHECK, CheckState
 from sluice.core.config.scheduling_policy import Policies, SchedulingPolicy, policies
+from sluice.core.jobs.table import KINDS as JOB_KINDS
 from sluice.core.passes import budget_charges
 
 if TYPE_CHECKING:
@@ -77,9 +78,18 @@ class Installation:
                 spec.locations,
                 {f: rate for f, rate in rates.items() if f in (spec.flavors or flavors)},
                 services=frozenset(spec.services),
+                kinds=spec.kinds,
             )
             for name, spec in sorted(self.clusters.items())
-        ] or [Site("", frozenset(flavors), rates=rates, services=frozenset(DRIVERS))]
+        ] or [
+            Site(
+                "",
+                frozenset(flavors),
+                rates=rates,
+                services=frozenset(DRIVERS),
+                kinds=frozenset(JOB_KINDS),
+            )
+        ]
 
     def market(self, flavors: Mapping[str, ResourceFlavor], now: int) -> Market:
         """What is offered; nothing is ever sold out."""
@@ -96,6 +106,17 @@ class Installation:
             ),
             None,
         )
+
+
+def anywhere(flavors: Mapping[str, ResourceFlavor], rates: Mapping[str, Any]) -> Site:
+    """The one place without a name, which has everything."""
+    return Site(
+        "",
+        frozenset(flavors),
+        rates=rates,
+        services=frozenset(DRIVERS),
+        kinds=frozenset(JOB_KINDS),
+    )
 
 
 def read_installation(

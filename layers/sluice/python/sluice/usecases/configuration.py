@@ -17,6 +17,7 @@ from sluice.core.config.document import Fields
 from sluice.core.config.kueue_objects import parse_objects
 from sluice.core.config.scheduling_policy import Policies
 from sluice.core.config.tenants import Tenant
+from sluice.core.jobs.table import EVERYWHERE
 from sluice.core.passes import budget_charges
 from sluice.ports import CatalogSnapshot
 
@@ -50,12 +51,14 @@ class Senders:
 
 def senders(snapshot: CatalogSnapshot) -> Senders:
     """Raises core.config.document.DocumentError as `configured` does."""
-    return _senders(_Keyed(snapshot))
+    found: Senders = _senders(_Keyed(snapshot))
+    return found
 
 
 def configured(snapshot: CatalogSnapshot) -> Configured:
     """Raises core.document.DocumentError only if something was stored that `apply` refuses."""
-    return _parsed(_Keyed(snapshot))
+    found: Configured = _parsed(_Keyed(snapshot))
+    return found
 
 
 def cluster_spec(snapshot: CatalogSnapshot, name: str) -> ClusterSpec:
@@ -73,6 +76,12 @@ def clusters_with_service(snapshot: CatalogSnapshot, driver: CheckpointMode) -> 
     """Those that have the service of a checkpoint driver."""
     names = sorted(snapshot.of("Cluster"))
     return [name for name in names if driver in cluster_spec(snapshot, name).services]
+
+
+def kinds_somewhere(snapshot: CatalogSnapshot) -> frozenset[str]:
+    """Kinds of jobs that some cluster runs."""
+    specs = [cluster_spec(snapshot, name) for name in snapshot.of("Cluster")]
+    return EVERYWHERE.union(*(spec.kinds for spec in specs))
 
 
 def namespace_labels(snapshot: CatalogSnapshot) -> dict[str, dict[str, str]]:

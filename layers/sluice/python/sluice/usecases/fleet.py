@@ -61,6 +61,7 @@ class Fleet:
                     {flavor: rate for flavor, rate in rates.items() if rate},
                     sum(_amounts(row.requested).get("cpu", 0) for row, _ in inventory),
                     frozenset(spec.services),
+                    spec.kinds,
                 )
             )
         return sites

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.clusters.capacity import WAITING_PODS
+from sluice.core.jobs.table import EVERYWHERE, KINDS
 
 if TYPE_CHECKING:
     from sluice.core.config.document import Fields
@@ -29,6 +30,8 @@ class ClusterSpec:
     always_watched: bool = False
     services: Mapping[CheckpointMode, object] = field(default_factory=dict)
     """Settings of the services that checkpoint drivers have in this cluster."""
+    kinds: frozenset[str] = EVERYWHERE
+    """The kinds of jobs whose controllers it has."""
 
     @property
     def locations(self) -> frozenset[str]:
@@ -45,6 +48,7 @@ def read(fields: Fields) -> ClusterSpec:
     create in it is seen at once; else within a minute.
     A field named like the service of a checkpoint driver: its settings; only there may workloads
     ask for that driver.
+    `spec.kinds`: kinds of add-ons whose controllers it has, beside those that every cluster has.
     `spec.region` and `spec.buckets` say which data and checkpoints are near.
     """
     fields.ignore("apiVersion", "kind", "status")
@@ -60,10 +64,19 @@ def read(fields: Fields) -> ClusterSpec:
         most_waiting_pods=spec.integer("maxWaitingPods", WAITING_PODS, minimum=1),
         always_watched=spec.boolean("alwaysWatch", default=False),
         services=_services(spec),
+        kinds=EVERYWHERE | set(_kinds(spec)),
     )
     for each in (fields, metadata, spec):
         each.close()
     return found
+
+
+def _kinds(spec: Fields) -> tuple[str, ...]:
+    asked = spec.texts("kinds")
+    for kind in asked:
+        if kind not in KINDS:
+            spec.wrong("kinds", f"{kind[:63]!r} is no kind of job; known are {', '.join(KINDS)}")
+    return asked
 
 
 def _services(spec: Fields) -> dict[CheckpointMode, object]:

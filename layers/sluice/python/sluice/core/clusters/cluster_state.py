@@ -67,7 +67,8 @@ class ClusterState:
         if job is None:
             return "gone"
         if job_status.outcome(job) is not None:
-            return "ended"
+            last = job_status.outlive_their_job(job, self.pods_of(*key))
+            return "ends" if last else "ended"
         if job_status.all_ready(job, self.pods_of(*key)):
             return "ready"
         pods = self.pods_of(*key)

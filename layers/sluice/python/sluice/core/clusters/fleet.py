@@ -18,6 +18,7 @@ from sluice.core.clusters.placement import (
     PlacementRequest,
     place,
 )
+from sluice.core.jobs.table import EVERYWHERE
 from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.values.reasons import Reason
 
@@ -54,6 +55,8 @@ class Site:
     busy: int = 0
     services: frozenset[CheckpointMode] = frozenset()
     """Checkpoint drivers whose service the cluster has."""
+    kinds: frozenset[str] = EVERYWHERE
+    """Kinds of jobs whose controllers it has."""
 
 
 def health(*, cordoned: bool, seen_at: int, now: int) -> Health:
@@ -139,6 +142,7 @@ def choose_cluster(
         checkpoint_places(workload),
         data_places(workload),
         service=needed_service(workload.options),
+        kind=workload.kind,
     )
     buying = place(request, [_view(site, sites, taken, closed) for site in sites], now)
     if buying.cluster is not None or buying.reason is not Reason.INSUFFICIENT_INSTANCE:
@@ -176,7 +180,15 @@ def _view(
         closure = closed.get(site.name, {}).get(flavor)
         until = None if closure is None else closure.until
         offerings[flavor] = ClusterOffering(microusd_per_hour=here, quarantined_until_ms=until)
-    return ClusterView(site.name, offerings, site.health, site.locations, site.busy, site.services)
+    return ClusterView(
+        site.name,
+        offerings,
+        site.health,
+        site.locations,
+        site.busy,
+        site.services,
+        site.kinds,
+    )
 
 
 def checkpoint_places(workload: Workload) -> frozenset[str]:

@@ -39,7 +39,7 @@ def assess_job(
     elif ended is not None:
         # Whatever the record said when it was read: the Job may have been deleted since.
         obeyed = job_status.ended_by_deletion(job)
-        settled = not job_status.outlive_their_job(pods)
+        settled = not job_status.outlive_their_job(job, pods)
         if workload.state in (State.DISPATCHED, State.RECLAIMING) and not obeyed and settled:
             ended_at = max(
                 _to_the_second(job_status.ended_at(job), now),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from sluice.core.checkpoints.driver import CheckpointMode
 from sluice.core.checkpoints.drivers import DRIVERS
+from sluice.core.jobs.job import JOB
+from sluice.core.jobs.table import EVERYWHERE
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class ClusterView:
     locations: frozenset[str] = frozenset()
     running: int = 0
     services: frozenset[CheckpointMode] = frozenset()
+    kinds: frozenset[str] = EVERYWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class PlacementRequest:
     current: str | None = None
     service: CheckpointMode | None = None
     """The checkpoint driver whose service it needs in its cluster."""
+    kind: str = JOB.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ def _refusal(
         field = DRIVERS[request.service].service
         text = f"has no {field.capitalize()} (spec.{field} of the Cluster)"
         return Reason.NO_MATCHING_FLAVOR, text
+    if request.kind not in cluster.kinds:
+        return Reason.NO_MATCHING_FLAVOR, f"runs no {request.kind} (spec.kinds of the Cluster)"
     missing = sorted(request.flavors - cluster.offerings.keys())
     if missing:
         return Reason.NO_MATCHING_FLAVOR, f"does not offer {', '.join(missing)}"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.config.model import PodSetAssignment, ResourceFlavor, Toleration
-    from sluice.core.jobs.kind import PodSetSpec
+    from sluice.core.jobs.kind import JobKind, PodSetSpec
     from sluice.core.lifecycle.options import FailureRule, Options, S3Volume
 
 WORKLOAD: Final = "sluice.dev/workload"
@@ -122,6 +122,7 @@ def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]
     set_at(rendered, kind.suspend, value=True)
     if kind.time_to_live and value_at(rendered, kind.time_to_live) is None:
         set_at(rendered, kind.time_to_live, value=_TTL_SECONDS)
+    _limits(rendered, kind, run.options)
     together = sum(run.placements[pod_set.name].count for pod_set in list_pod_sets(rendered))
     in_order = kind.starts_in_order(rendered)
     for pod_set in list_pod_sets(rendered):
@@ -133,6 +134,17 @@ def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]
         template["spec"].pop("suspend", None)  # their owner suspends these Jobs
         template["metadata"] = _template_metadata(template.get("metadata") or {}, _labels(run))
     return [*_volumes(run), rendered]
+
+
+def _limits(rendered: dict[str, Any], kind: JobKind, options: Options) -> None:
+    """What `_job` writes into JobSpecs, for a kind that has none."""
+    for at, value in kind.fixed.items():
+        set_at(rendered, at, value=value)
+    longest, retries = options.deadlines.max_runtime_seconds, options.recovery.retries
+    if kind.deadline and longest and value_at(rendered, kind.deadline) is None:
+        set_at(rendered, kind.deadline, value=longest)
+    if kind.retries and retries is not None:
+        set_at(rendered, kind.retries, value=retries)
 
 
 def _labels(run: Generation) -> dict[str, str]:

@@ -134,6 +134,7 @@ def _judge(document: Document, tenant: Tenant, key: str, now_ms: int) -> Accepte
             found += _too_much(pod_sets, tenant, reading.path)
             found += _collisions(reading)
             found += _refused_by_driver(reading)
+            found += _refused_by_kind(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
         _queue(reading.queue, namespace, _queue_path(body), flaws)
     identifier = workload_id(namespace, document.key(key))
@@ -459,6 +460,15 @@ def _refused_by_driver(reading: _Reading) -> list[Flaw]:
     inside = reading.path and refusal.field.startswith("spec")
     at = f"{reading.path}.{refusal.field}" if inside else refusal.field
     return [Flaw("", at, refusal.message)]
+
+
+def _refused_by_kind(reading: _Reading) -> list[Flaw]:
+    """Options that only a JobSpec can carry out."""
+    kind = kind_of(reading.job)
+    if not reading.options.recovery.rules or any(s.job is not None for s in kind.pod_sets):
+        return []
+    text = f"are for Jobs; the controller of a {kind.kind} knows no rules by exit code"
+    return [Flaw("", "spec.recovery.onFailure.rules", text)]
 
 
 def _at_origin(flaw: Flaw, reading: _Reading) -> Flaw:

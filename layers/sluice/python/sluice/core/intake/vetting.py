@@ -165,6 +165,8 @@ def _submittable(value: Any, shape: str) -> Any:
         }
     if shape.startswith("["):
         return [_submittable(item, shape[1:-1]) for item in value]
+    if shape.startswith("{"):
+        return {name: _submittable(item, shape[1:-1]) for name, item in value.items()}
     return value
 
 
@@ -345,6 +347,7 @@ _TENANT_RULES: Final[dict[str, Rule]] = {
     "JobSpec.activeDeadlineSeconds": _deadline,
     "JobSpec.podFailurePolicy": _policy,
     "PodSpec.activeDeadlineSeconds": _deadline,
+    "RunPolicy.activeDeadlineSeconds": _deadline,
     "PodSpec.automountServiceAccountToken": _token,
     "PodSpec.containers": _anyone(list_of(1, 50, "containers")),
     "PodSpec.imagePullSecrets": _pull_secrets,

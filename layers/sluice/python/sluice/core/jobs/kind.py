@@ -70,11 +70,21 @@ class JobKind:
     """`Type.field` → the rule of a `bounded` field."""
     check: Callable[[Document, str], list[Flaw]] = lambda _manifest, _path: []
     """Flaws of several fields together; the manifest has the right shapes, `path` is its place."""
+    add_on: str = ""
+    """The add-on with its controller; a cluster has the kind if its Cluster object names it."""
     suspend: tuple[str, ...] = ("spec", "suspend")
+    deadline: tuple[str, ...] | None = None
+    """Where its longest run time lies (seconds), of a kind without JobSpecs."""
+    retries: tuple[str, ...] | None = None
+    """Where the number of retries lies, of a kind without JobSpecs."""
+    fixed: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
+    """Path → the value that Sluice writes there, whatever was submitted."""
     time_to_live: tuple[str, ...] | None = ("spec", "ttlSecondsAfterFinished")
     succeeded: tuple[str, ...] = ("Succeeded",)
     """Types of the conditions that say that all of it ended well."""
     failed: tuple[str, ...] = ("Failed",)
+    ends_before_its_pods: bool = False
+    """Whether its status says that it ended while some of its pods may still run."""
     all_ready: Callable[[Document], bool] | None = None
     """Whether the status says that every pod is ready or done; None: count the pods."""
     children: tuple[str, ...] | None = None

@@ -8,9 +8,14 @@ from typing import Any, Final
 from sluice.core.jobs.job import JOB, parallel_pods
 from sluice.core.jobs.jobset import JOBSET
 from sluice.core.jobs.kind import Document, JobKind, PodSetSpec, list_elements, value_at
+from sluice.core.jobs.training_operator import JAXJOB, PADDLEJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB
 
-KINDS: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in (JOB, JOBSET)}
+KINDS: Final[Mapping[str, JobKind]] = {
+    kind.kind: kind for kind in (JOB, JOBSET, PYTORCHJOB, TFJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
+}
 """By the name of the kind. The first one is meant where a manifest names none."""
+EVERYWHERE: Final = frozenset(kind.kind for kind in KINDS.values() if not kind.add_on)
+"""Kinds that every cluster is taken to have; the others stand in `spec.kinds` of a Cluster."""
 MAKERS_OF_JOBS: Final = frozenset(kind.kind for kind in KINDS.values() if kind.children)
 
 

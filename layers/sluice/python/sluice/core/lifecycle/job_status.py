@@ -208,9 +208,10 @@ def bare(pod: Document) -> bool:
     return not any(owner.get("controller") for owner in owners)
 
 
-def outlive_their_job(pods: Iterable[Document]) -> bool:
+def outlive_their_job(job: Document, pods: Iterable[Document]) -> bool:
     """Whether something may run of which the end of the Job says nothing."""
-    return any(stands_in(pod) or (bare(pod) and running_pod(pod)) for pod in pods)
+    early = kind_of(job).ends_before_its_pods
+    return any(stands_in(pod) or ((early or bare(pod)) and running_pod(pod)) for pod in pods)
 
 
 def ended_when_deleted(pod: Document) -> int:

@@ -80,6 +80,7 @@ def _taken(workload: Workload, flavor: str, sites: Sequence[Site], now: int) -> 
         and site.health is Health.READY
         and (allowed is None or site.name in allowed)
         and needed_service(workload.options) in (None, *site.services)
+        and workload.kind in site.kinds
         for site in sites
     )
 

@@ -12,6 +12,7 @@ from sluice.core.config import tenants
 from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents, kubernetes_door
 from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
+from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.record import ClusterObject, State, Workload
 from sluice.core.lifecycle.record_entries import FieldError, StatusReason
@@ -34,7 +35,12 @@ from sluice.ports import (
 )
 from sluice.usecases.admitting.pending_caps import PendingCaps
 from sluice.usecases.admitting.refusals import record_of, rejected
-from sluice.usecases.configuration import clusters_with_service, configured, senders
+from sluice.usecases.configuration import (
+    clusters_with_service,
+    configured,
+    kinds_somewhere,
+    senders,
+)
 
 DEFAULT_PRIORITY_CLASS = "default"
 MAX_RECORD_BYTES = 32 * 1024
@@ -320,6 +326,11 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         return rejected(
             found, Reason.EXCEEDS_MAXIMUM, [FieldError("spec.resources", problem)]
         ), None
+    known_kinds = kinds_somewhere(snapshot)
+    if found.kind not in known_kinds:
+        known = ", ".join(kind for kind in KINDS if kind in known_kinds)
+        message = f"no cluster runs a {found.kind} (spec.kinds of a Cluster); accepted: {known}"
+        return rejected(found, Reason.SCHEMA_INVALID, [FieldError("kind", message)]), None
     needed = needed_service(found.options)
     if needed and not clusters_with_service(snapshot, needed):
         message = driver_of(found.options).without_service

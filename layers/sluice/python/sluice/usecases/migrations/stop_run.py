@@ -53,7 +53,7 @@ def _delete(
     ended = job_status.outcome(job)
     metadata = job["metadata"]
     if ended and workload.uid and is_its_own_end(cluster, workload, job):
-        if job_status.outlive_their_job(pods_of(cluster, workload)):
+        if job_status.outlive_their_job(job, pods_of(cluster, workload)):
             return None
         return lifecycle.finish(workload, ended, now)
     if not metadata.get("deletionTimestamp"):

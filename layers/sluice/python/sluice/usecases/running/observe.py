@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.inventory import newest_by_node
 from sluice.core.clusters.job_assessment import list_lost_commands, list_orphans
-from sluice.core.jobs.table import KINDS
+from sluice.core.jobs.table import EVERYWHERE, KINDS
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import State, Workload
 from sluice.errors import ClusterError
 from sluice.ports import (
+    Catalog,
     Clock,
     Cluster,
     Clusters,
@@ -26,6 +27,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.admitting.submit import Submit
+from sluice.usecases.configuration import cluster_spec
 from sluice.usecases.fleet import beat
 from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.migrations.placeholders import Placeholders
@@ -39,7 +41,6 @@ from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.running.problems import Problems
 from sluice.usecases.running.update_records import UpdateRecords
 
-WATCHED = (*KINDS, "Pod")
 NOT_FOUND = 404
 RESEND_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
@@ -52,6 +53,7 @@ class Observe:
     """Records follow the events of the cluster; a full comparison now and then repairs the rest."""
 
     workloads: Workloads
+    catalog: Catalog
     clusters: Clusters
     commands: Commands
     nodes: Nodes
@@ -143,7 +145,8 @@ class Observe:
         Returns the state, the version of each kind from which to watch, and the records as read.
         """
         records = self.workloads.get_many(self.workloads.active(name))
-        state, versions = list_objects(cluster)
+        kinds = cluster_spec(self.catalog.snapshot(), name).kinds | {w.kind for w in records}
+        state, versions = list_objects(cluster, kinds)
         known = {w.id: w for w in records}
         state.forget_ended(known, self.clock.now() - RECENT_MS)
         state.node_rows = newest_by_node(self.nodes.of(name))
@@ -223,6 +226,7 @@ class Observe:
 def compose_observe(
     *,
     workloads: Workloads,
+    catalog: Catalog,
     clusters: Clusters,
     commands: Commands,
     nodes: Nodes,
@@ -247,6 +251,7 @@ def compose_observe(
     )
     return Observe(
         workloads=workloads,
+        catalog=catalog,
         clusters=clusters,
         commands=commands,
         nodes=nodes,
@@ -270,10 +275,15 @@ def compose_observe(
     )
 
 
-def list_objects(cluster: Cluster) -> tuple[ClusterState, dict[str, str]]:
-    """Our objects on the cluster, and from which version to watch each kind that it knows."""
+def list_objects(
+    cluster: Cluster, kinds: Collection[str] = EVERYWHERE
+) -> tuple[ClusterState, dict[str, str]]:
+    """Our objects on the cluster, and from which version to watch each kind that it knows.
+
+    `kinds` are those that the cluster should have, and those of its records.
+    """
     state, versions = ClusterState(), dict[str, str]()
-    for kind in WATCHED:
+    for kind in (*(kind for kind in KINDS if kind in kinds), "Pod"):
         documents, version = list_kind(cluster, kind)
         if version:
             versions[kind] = version
