@@ -1,6 +1,6 @@
 """Writes docs/reference: `python -m tests.docs.generate` (`make docs`).
 
-One page for every reason code, and the commands with their options.
+One page for every reason code, the commands with their options, and the api as OpenAPI.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import click
 from sluice.core.values.reasons import Action, Reason
 
 from cli.main import VERBS, sluice
+from tests.docs import openapi
 from tests.docs.advice import ADVICE
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -125,6 +126,7 @@ def command_reference() -> str:
 def pages() -> Iterator[tuple[str, str]]:
     """(path below docs/reference, text) of every generated page."""
     yield "commands.md", command_reference()
+    yield "openapi.json", openapi.text()
     yield from reasons()
 
 
