@@ -42,6 +42,7 @@ from sluice.ports import (
     Document,
     Handled,
     LedgerState,
+    News,
 )
 
 
@@ -289,9 +290,11 @@ class RecordedCompletions:
 @dataclass
 class RecordedKicks:
     roots: list[str] = field(default_factory=list)
+    news: list[Mapping[str, News]] = field(default_factory=list)
 
-    def kick(self, roots: Iterable[str]) -> None:
+    def kick(self, roots: Iterable[str], news: Mapping[str, News] | None = None) -> None:
         self.roots += roots
+        self.news.append(news or {})
 
 
 @dataclass

@@ -14,7 +14,7 @@ from sluice.core.lifecycle.indexes import Place
 from sluice.core.lifecycle.record import PodSet, State, Workload
 from sluice.core.lifecycle.shape_hash import shape_hash
 from sluice.core.passes.recording import plain_plan
-from sluice.ports import CatalogEdit
+from sluice.ports import CatalogEdit, News
 from sluice.usecases.admitting import admit as admitting
 from sluice.usecases.admitting import gather
 from sluice.usecases.admitting.admit import Admit
@@ -35,6 +35,7 @@ class Counted(MemoryWorkloads):
 
     reads: Counter[str] = field(default_factory=Counter)
     meanwhile: Callable[[], None] | None = None
+    asked: list[str] = field(default_factory=list)
 
     def get_many(self, ids: Iterable[str]) -> list[Workload]:
         if self.meanwhile is not None:
@@ -46,6 +47,7 @@ class Counted(MemoryWorkloads):
     def places(self, cq: str, *, limit: int, after: str = "") -> list[Place]:
         found = super().places(cq, limit=limit, after=after)
         self.reads["places"] += len(found)
+        self.asked.append(cq)
         return found
 
 
@@ -282,3 +284,55 @@ def test_a_cycle_over_unread_ones_is_recorded_so_that_it_can_be_decided_again() 
     _, read = admit.decided(ledger, plane.catalog.snapshot(), config, Look(), {}, making_room=True)
 
     assert plain_plan(unread) == plain_plan(read)
+
+
+def test_only_queues_with_news_or_a_backlog_are_looked_at() -> None:
+    others = [f"q{number}" for number in range(9)]
+    plane = a_plane(queue("a", 1), *(queue(name, 0) for name in others))
+    plane.workloads.write(hashed(a_workload("w0")))
+    plane.workloads.write(hashed(a_workload("w1")))
+    asked: list[str] = []
+    counted = plane.workloads
+    assert isinstance(counted, Counted)
+    counted.asked = asked
+    admit = plane.admit()
+    admit(ROOT)
+    assert set(asked) == {"a", *others}
+    asked.clear()
+    plane.workloads.write(hashed(a_workload("w2", cq="q3")))
+
+    admit(ROOT, news=News(frozenset({"q3"}), frozenset()))
+
+    assert set(asked) == {"a", "q3"}
+
+
+@pytest.mark.parametrize("why", ["a minute", "a change", "a kick without names"])
+def test_all_queues_are_looked_at_now_and_then(why: str) -> None:
+    plane = a_plane(queue("a", 1), queue("b", 1))
+    admit = plane.admit()
+    admit(ROOT)
+    plane.workloads.write(hashed(a_workload("lost", cq="b")))
+    news: News | None = News(frozenset({"a"}), frozenset())
+    assert admit(ROOT, news=news).admitted == 0
+    if why == "a minute":
+        plane.clock.pass_ms(60_001)
+    elif why == "a change":
+        version = plane.catalog.snapshot().version
+        assert plane.catalog.edit(CatalogEdit(version, (("ClusterQueue", "a", queue("a", 2)),)))
+    else:
+        news = None
+
+    assert admit(ROOT, news=news).admitted == 1
+
+
+def test_an_old_kick_is_followed_if_it_tells_of_a_queue_that_no_pass_looked_at() -> None:
+    plane = a_plane(queue("a", 1), queue("b", 1))
+    admit = plane.admit()
+    admit(ROOT)
+    sent_at = plane.clock.now()
+    plane.clock.pass_ms(10_000)
+    admit(ROOT, news=News(frozenset({"a"}), frozenset()))
+    plane.workloads.write(hashed(a_workload("w", cq="b")))
+
+    assert admit(ROOT, sent_at=sent_at, news=News(frozenset({"a"}), frozenset())).admitted == 0
+    assert admit(ROOT, sent_at=sent_at, news=News(frozenset({"b"}), frozenset())).admitted == 1

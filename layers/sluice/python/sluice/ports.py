@@ -236,9 +236,23 @@ class Completions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """Where something happened: ClusterQueues and namespaces that are worth a look."""
+
+    queues: frozenset[str]
+    namespaces: frozenset[str]
+
+    def __or__(self, other: News) -> News:
+        return News(self.queues | other.queues, self.namespaces | other.namespaces)
+
+
 class Kicks(Protocol):
-    def kick(self, roots: Iterable[str]) -> None:
-        """Ask `admit` to look at these root cohorts; losing or repeating a kick is harmless."""
+    def kick(self, roots: Iterable[str], news: Mapping[str, News] | None = None) -> None:
+        """Ask `admit` to look at these root cohorts; losing or repeating a kick is harmless.
+
+        `news` says for a root where to look; a root without any is looked at as a whole.
+        """
         ...
 
 

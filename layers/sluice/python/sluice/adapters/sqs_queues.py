@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,11 @@ from sluice.errors import SluiceError
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+    from sluice.ports import News
+
 BATCH = 10
 IDS_PER_COMMAND = 25
+MOST_NAMED = 100  # in one kick
 
 
 @dataclass(frozen=True)
@@ -22,18 +25,25 @@ class SQSKicks:
     client: SQSClient
     queue: str
 
-    def kick(self, roots: Iterable[str]) -> None:
+    def kick(self, roots: Iterable[str], news: Mapping[str, News] | None = None) -> None:
         """Each kick has a deduplication id of its own: a swallowed one is a lost wake-up."""
         entries = [
             {
                 "Id": str(position),
-                "MessageBody": json.dumps({"root": root}),
+                "MessageBody": json.dumps({"root": root} | _named((news or {}).get(root))),
                 "MessageGroupId": root,
                 "MessageDeduplicationId": uuid.uuid4().hex,
             }
             for position, root in enumerate(dict.fromkeys(roots))
         ]
         _send(self.client, self.queue, entries)
+
+
+def _named(news: News | None) -> dict[str, list[str]]:
+    """Too many names are as good as none."""
+    if news is None or len(news.queues) + len(news.namespaces) > MOST_NAMED:
+        return {}
+    return {"queues": sorted(news.queues), "namespaces": sorted(news.namespaces)}
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from sluice.ports import (
     Kicks,
     Ledgers,
     LedgerState,
+    News,
     Pools,
     Recordings,
     Workloads,
@@ -37,7 +38,7 @@ from sluice.ports import (
 from sluice.usecases.admitting.dependencies import Dependencies
 from sluice.usecases.admitting.gated import decide_gated
 from sluice.usecases.admitting.gather import MOST_PLACES, RELEASES, Gather, Gathered, Look, waits
-from sluice.usecases.admitting.newest_pass import covers, pass_summary
+from sluice.usecases.admitting.newest_pass import covers, pass_summary, worth_a_look
 from sluice.usecases.configuration import Configured, configured
 from sluice.usecases.fleet import Fleet
 
@@ -77,25 +78,34 @@ class Admit:
     budget_ms: int = 10_000
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
 
-    def __call__(self, root: str, *, sent_at: int | None = None) -> Outcome:
+    def __call__(
+        self, root: str, *, sent_at: int | None = None, news: News | None = None
+    ) -> Outcome:
         """Cycles until nothing more changes or the time is up (then kicks itself again).
 
         `sent_at` is when the newest kick was sent (epoch ms): one that is older than the newest
-        pass is not followed. Raises KeptConflicting when every race is lost, so that another kick
-        follows.
+        pass is not followed. `news` is where to look beside the queues that somebody waits in
+        already; None: everywhere. Raises KeptConflicting when every race is lost, so that another
+        kick follows.
         """
         newest = self.ledgers.newest_pass(root)
-        if covers(newest, sent_at):
+        if covers(newest, sent_at, news):
             return Outcome(root, int(newest["version"]))
         writes: list[Future[None]] = []
         try:
-            outcome = self.cycles(root, newest, writes)
+            outcome = self.cycles(root, newest, news, writes)
         finally:
             wait(writes)
         # What was decided stands, recorded or not.
         return replace(outcome, unrecorded=sum(write.exception() is not None for write in writes))
 
-    def cycles(self, root: str, newest: Mapping[str, Any], writes: list[Future[None]]) -> Outcome:
+    def cycles(
+        self,
+        root: str,
+        newest: Mapping[str, Any],
+        news: News | None,
+        writes: list[Future[None]],
+    ) -> Outcome:
         """`writes` collects recordings that are still on their way."""
         started = self.clock.now()
         until = started + self.budget_ms
@@ -109,7 +119,9 @@ class Admit:
             catalog = self.catalog.snapshot()
             config = configured(catalog)
             if last is None:
-                self.let_in(root, catalog, config)
+                among = worth_a_look(newest, news, catalog.version, started)
+                look = replace(look, among=among)
+                self.let_in(root, catalog, config, None if among is None else news)
             if root not in config.queues.roots():
                 return Outcome(root, ledger.version)
             seen = newest if last is None else last
@@ -129,6 +141,7 @@ class Admit:
                 put, first = self.recordings.put, ledger.version + 1
                 writes.append(self.pool.submit(put, root, first, recorded.text))
             more = carried_over(gathered, cycle, cut=cut)
+            more |= looked_at(gathered, look, newest, news)
             making_room = more["making_room"]
             kept = seen if gathered.input.parked else {}
             last = pass_summary(cycle, gathered.input, version, catalog.version, kept, more)
@@ -198,7 +211,9 @@ class Admit:
         if due := list(pending_policy.steps(gathered.waiting, cycle.refusals, gathered.now)):
             self.workloads.apply(due)
 
-    def let_in(self, root: str, snapshot: CatalogSnapshot, config: Configured) -> None:
+    def let_in(
+        self, root: str, snapshot: CatalogSnapshot, config: Configured, news: News | None
+    ) -> None:
         """Who waits for others in the namespaces that lead here, whatever root it waits below.
 
         And who has its quota and waits for admission checks.
@@ -210,6 +225,8 @@ class Admit:
             if local.cluster_queue in queues.cluster_queues
             and queues.root_of(local.cluster_queue) == root
         }
+        if news is not None:
+            namespaces &= news.namespaces
         Dependencies(self.workloads, self.clock, self.pool)(snapshot, namespaces)
         decide_gated(self.workloads, self.clock, queues, root)
 
@@ -312,6 +329,19 @@ def carried_over(gathered: Gathered, cycle: CyclePlan, *, cut: bool) -> dict[str
     making_room = bool(cycle.preempted or preemptors(gathered.input.holders))
     carried = {"making_room": making_room, "begin": list(gathered.begin)}
     return carried | ({"version": -1} if cut else {})
+
+
+def looked_at(
+    gathered: Gathered, look: Look, newest: Mapping[str, Any], news: News | None
+) -> dict[str, Any]:
+    """Where this pass has looked, and where the next one has to.
+
+    An index may lag behind its news, so that those queues are looked at once more.
+    """
+    if look.among is None or news is None:
+        return {"waiting": list(gathered.filled), "all_at": gathered.input.now}
+    waiting = sorted(news.queues.union(gathered.filled))
+    return {"waiting": waiting, "all_at": newest["all_at"], "looked": sorted(look.among)}
 
 
 def audit(cycle: CyclePlan, batch: Sequence[LedgerStep]) -> dict[str, Any]:

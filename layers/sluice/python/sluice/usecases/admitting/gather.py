@@ -57,6 +57,8 @@ class Look:
     begin: tuple[str, str] = ("", "")
     unread: bool = False
     holders: bool = True
+    among: frozenset[str] | None = None
+    """The ClusterQueues that somebody may wait in; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Gathered:
     begin: tuple[str, str] = ("", "")
     deeper: bool = False
     """Whether somebody stands behind the heads that were looked at."""
+    filled: tuple[str, ...] = ()
+    """The ClusterQueues that somebody waits in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +102,8 @@ class Gather:
         queues = [q for q in config.queues.cluster_queues.values() if root_of(q.name) == root]
         policy = config.policies.of(root)
         due = self.pool.submit(self.workloads.inbox, release_key(root), limit=RELEASES)
-        places, begin, deeper = self.proposed(queues, policy, look)
+        chosen = [q for q in queues if look.among is None or q.name in look.among]
+        places, begin, deeper = self.proposed(chosen, policy, look)
         waiting, unread, ending = self.records(root, places, due.result(), look)
         waiting = [w for w in waiting if waits(w, now) and root_of(w.cq) == root]
         waiting += [newcomer] if newcomer is not None else []
@@ -130,7 +135,8 @@ class Gather:
             ledger.spent,
             namespace_labels(catalog),
         )
-        return Gathered(gathered, unread, begin, deeper)
+        filled = tuple(sorted(name for name, of_queue in places if of_queue))
+        return Gathered(gathered, unread, begin, deeper, filled)
 
     def with_holders(
         self, gathered: Gathered, config: Configured, catalog: CatalogSnapshot

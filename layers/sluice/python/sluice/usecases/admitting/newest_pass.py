@@ -11,11 +11,12 @@ from typing import Any
 from sluice.core.clusters.fallback import Market
 from sluice.core.clusters.fleet import Site
 from sluice.core.passes.cycle_plan import CycleInput, CyclePlan
-from sluice.ports import CatalogSnapshot, LedgerState
+from sluice.ports import CatalogSnapshot, LedgerState, News
 
 KEPT_REFUSALS = 1000
 KEPT_PARKED = 10_000
 PARKED_MS = 60_000
+ALL_MS = 60_000
 CLOCKS_DIFFER_MS = 1_000  # at most, between a queue and a function
 
 
@@ -73,6 +74,23 @@ def parked_by(
     return frozenset(json.loads(zlib.decompress(last["parked"])))
 
 
-def covers(last: Mapping[str, Any], sent_at: int | None) -> bool:
+def covers(last: Mapping[str, Any], sent_at: int | None, news: News | None) -> bool:
     """Whether a pass began after a kick was sent, so that the kick has nothing more to tell."""
-    return sent_at is not None and sent_at + CLOCKS_DIFFER_MS < int(last.get("at", 0))
+    if sent_at is None or sent_at + CLOCKS_DIFFER_MS >= int(last.get("at", 0)):
+        return False
+    looked = last.get("looked")
+    return looked is None or (news is not None and news.queues <= {*looked})
+
+
+def worth_a_look(
+    last: Mapping[str, Any], news: News | None, catalog: int, now: int
+) -> frozenset[str] | None:
+    """The ClusterQueues that somebody waits in, or that there is news of; None: all.
+
+    Now and then all are looked at whatever is known, since a kick may be lost.
+    """
+    if news is None or last.get("waiting") is None or last.get("catalog") != catalog:
+        return None
+    if now - int(last.get("all_at", 0)) > ALL_MS:
+        return None
+    return news.queues | frozenset(last["waiting"])

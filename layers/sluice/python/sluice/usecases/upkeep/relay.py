@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sluice.core.lifecycle.happenings import Happening, happenings, unrecorded
 from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, is_migrating
-from sluice.ports import Bus, Commands, Kicks, Provisions, StreamRecord, Timeline
+from sluice.ports import Bus, Commands, Kicks, News, Provisions, StreamRecord, Timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,11 @@ class Relay:
                 found.append(consequences(change))
             except Exception as error:  # noqa: BLE001, it concerns this record alone
                 odd.append(error)
-        self.kicks.kick(each.root for each in found if each.kick)
+        news: dict[str, News] = {}
+        for each in found:
+            if each.kick is not None:
+                news[each.root] = news.get(each.root, each.kick) | each.kick
+        self.kicks.kick(news, news)
         by_cluster: dict[str, list[str]] = {}
         for each in found:
             if each.command:
@@ -50,7 +54,7 @@ class Consequences:
     id: str
     root: str
     cluster: str
-    kick: bool
+    kick: News | None
     command: bool
     capacity: bool
     unrecorded: list[Happening]
@@ -60,14 +64,15 @@ class Consequences:
 def consequences(change: StreamRecord) -> Consequences:
     """Raises whatever a record meets that is not as this code writes it."""
     before, now = change.before, change.after
-    for text in (now.id, now.root, now.cluster):
+    for text in (now.id, now.root, now.cluster, now.cq, now.namespace):
         if not isinstance(text, str):
             raise TypeError(f"{text!r:.40} is no text")
+    here = News(frozenset({now.cq}), frozenset({now.namespace}))
     return Consequences(
         now.id,
         now.root,
         now.cluster,
-        wants_kick(change),
+        here if wants_kick(change) else None,
         wants_command(change),
         wants_capacity(change),
         unrecorded(before, now, change.at),
