@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PARTS = ("bench_core", "bench_growth", "bench_stack", "bench_interruption")
+PARTS = ("bench_core", "bench_growth", "bench_gangs", "bench_stack", "bench_interruption")
 
 if __name__ == "__main__":
     for part in PARTS:
