@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from sluice.adapters.sqs_queues import SQSKicks
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.happenings import in_order, story
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, after
 from sluice.core.lifecycle.record_entries import JobResult, StatusReason
-from sluice.ports import StreamRecord
+from sluice.ports import News, StreamRecord
 from sluice.usecases.upkeep.relay import Relay
 
+from functions import admit
 from tests.fakes import RecordedCommands, RecordedKicks, RecordedProvisions, RecordedTimeline
-from tests.unit.usecases.plane import a_workload, admitted
+from tests.unit.usecases.plane import Plane, a_workload, admitted
 from tests.unit.usecases.world import CLUSTER, ROOT
 
 NOW = 1_800_000_000_000
@@ -227,3 +231,33 @@ def test_a_checkpoint_stands_before_the_stop_of_the_same_second() -> None:
     later = {"at": 11_000, "generation": 1, "what": "Admitted"}
 
     assert in_order([later, stopped, saved]) == [saved, stopped, later]
+
+
+def test_a_kick_names_the_queues_and_namespaces_that_it_is_about() -> None:
+    kicks = RecordedKicks()
+    relay = replace(Plane().relay_use_case(), kicks=kicks)
+    new = (a_workload("x"), a_workload("y", cq="b", namespace="other"))
+
+    relay([StreamRecord(None, each, 1) for each in new])
+
+    assert kicks.news == [{ROOT: News(frozenset({"a", "b"}), frozenset({"team", "other"}))}]
+
+
+@pytest.mark.parametrize("queues", [1, 200])
+def test_a_kick_with_too_many_names_has_none(queues: int) -> None:
+    sent: list[dict[str, str]] = []
+
+    class SQS:
+        def send_message_batch(self, QueueUrl: str, Entries: Any) -> dict[str, Any]:  # noqa: N803, AWS's names
+            assert QueueUrl
+            sent.extend(Entries)
+            return {}
+
+    news = News(frozenset(f"q{number}" for number in range(queues)), frozenset({"team"}))
+    SQSKicks(SQS(), "url").kick([ROOT, "whole"], {ROOT: news})  # type: ignore[arg-type]
+
+    named, whole = (json.loads(each["MessageBody"]) for each in sent)
+    assert whole == {"root": "whole"}
+    assert ("queues" in named) is (queues == 1)
+    assert admit.news_in(sent[0]["MessageBody"]) == (news if queues == 1 else None)
+    assert admit.news_in("{") is None
