@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KUBERNETES, ETCD, KARPENTER, JOBSET = "v1.36.3", "v3.6.8", "v1.14.0", "v0.10.1"
-TRAINING_OPERATOR, KUBERAY = "v1.9.3", "v1.4.2"
+TRAINING_OPERATOR = "v1.9.3"
 KARPENTER_MODULE = "github.com/aws/karpenter-provider-aws"
 TRAINING_OPERATOR_MODULE = "github.com/kubeflow/training-operator"
-KUBERAY_MODULE = "github.com/ray-project/kuberay/ray-operator"
 
 
 @dataclass(frozen=True)
@@ -84,14 +83,8 @@ MODULES = (
         label="-loopback",
         objects=("manifests/base/crds/kubeflow.org_[jptx]*.yaml", "manifests/base/rbac/role.yaml"),
     ),
-    Module(
-        KUBERAY_MODULE,
-        KUBERAY,
-        {"kuberay": KUBERAY_MODULE},
-        objects=("config/crd/bases/*.yaml", "config/rbac/role.yaml"),
-    ),
 )
-ADD_ONS = ("training-operator", "kuberay")  # built where a stack asks for them
+ADD_ONS = ("training-operator",)  # built where a stack asks for them
 VERSIONS = {name: module.version + module.label for module in MODULES for name in module.programs}
 WITH_OBJECTS = {name: m.version for m in MODULES if m.objects for name in m.programs}
 CONTROL_PLANE = tuple(name for name in VERSIONS if name not in {"kubelet", *ADD_ONS})

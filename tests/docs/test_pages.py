@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from sluice.core.jobs.table import KINDS as JOB_KINDS
 from sluice.core.values.reasons import Reason
 
 from cli.main import VERBS, sluice
@@ -18,7 +19,7 @@ CLONE = Path(__file__).parents[2]
 README_LINES = 120
 WRITTEN = sorted([*CLONE.glob("*.md"), *(CLONE / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
-KINDS = {"Job", "JobSet", "Workload"}
+KINDS = {"Workload", *JOB_KINDS}
 
 
 def anchors(page: Path) -> set[str]:

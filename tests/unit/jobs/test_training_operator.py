@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import job_status
 
@@ -180,3 +182,11 @@ def test_a_job_has_not_ended_while_pods_that_it_cleans_up_still_run() -> None:
 
 def test_rows_share_one_add_on() -> None:
     assert {kind.kind for kind in KINDS.values() if kind.add_on == "kubeflow"} == SAMPLES.keys()
+
+
+@pytest.mark.parametrize("kind", ["pytorchjob", "tfjob", "xgboostjob", "paddlejob", "jaxjob"])
+def test_a_manifest_in_the_shape_of_kueues_samples_goes_unedited(kind: str) -> None:
+    path = Path(__file__).parents[3] / "examples" / "manifests" / f"{kind}.yaml"
+    sample = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    assert accepted(sample).kind.lower() == kind
