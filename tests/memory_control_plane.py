@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from sluice.cedana.reconciler import CedanaReconciler
 from sluice.core.checkpoints.driver import CheckpointMode
+from sluice.core.config.pods_ready import PodsReadyRules
 from sluice.ports import CheckpointReconciler
 from sluice.usecases.admitting.admit import Admit
 from sluice.usecases.admitting.submit import Submit
@@ -185,15 +186,16 @@ class MemoryControlPlane:
         wrap: Callable[[Any], Any] = unchanged,
         *,
         clusters: Any = None,
-        pods_ready_ms: int = 900_000,
+        pods_ready_ms: int | None = None,
     ) -> Observe:
-        return compose_observe(
+        made = compose_observe(
             workloads=wrap(self.workloads),
             catalog=self.catalog,
             clusters=clusters or self.kubernetes,
             commands=self.commands,
             nodes=self.nodes,
             archive=self.logs,
+            catalog=self.catalog,
             leases=self.leases,
             prices=FixedPrices(),
             clock=self.clock,
@@ -206,9 +208,11 @@ class MemoryControlPlane:
             ),
             detect_lost_nodes=self.detect_lost_nodes(),
             submit=self.submit_use_case(),
-            pods_ready_ms=pods_ready_ms,
             pool=InlineExecutor(),
         )
+        if pods_ready_ms is not None:
+            made.update.rules = lambda _: PodsReadyRules(timeout_ms=pods_ready_ms)
+        return made
 
     def detect_lost_nodes(self) -> DetectLostNodes:
         return DetectLostNodes(self.ec2, self.interruptions)

@@ -41,11 +41,7 @@ def lines(answer: Json, now_ms: int) -> Iterator[str]:
         yield f"\nReason:  {reason['code']}" + ("" if over else f" ({reason['action']})")
         if answer.get("toDo"):
             yield f"         {answer['toDo']}"
-    if answer.get("unplacedPods"):
-        yield f"\nPods without a node ({len(answer['unplacedPods'])} of {answer['pods']}):"
-        for pod in answer["unplacedPods"]:
-            said = f": {pod['message']}" if pod["message"] else ""
-            yield clean(f"  {pod['pod']}, for {span(pod['waitedMs'] / 1_000)}{said}")
+    yield from _start(answer)
     if answer.get("quota"):
         yield f"\nQuota of {answer['clusterQueue']}:"
         yield _quota(answer["quota"])
@@ -58,6 +54,20 @@ def lines(answer: Json, now_ms: int) -> Iterator[str]:
     yield from _outlook(answer)
 
 
+def _start(answer: Json) -> Iterator[str]:
+    """Of a workload that starts: the pods without a machine, and how long it is waited for them."""
+    if answer.get("unplacedPods"):
+        yield f"\nPods without a node ({len(answer['unplacedPods'])} of {answer['pods']}):"
+    for pod in answer.get("unplacedPods", ()):
+        said = f": {pod['message']}" if pod["message"] else ""
+        yield clean(f"  {pod['pod']}, for {span(pod['waitedMs'] / 1_000)}{said}")
+        if pod.get("karpenter"):
+            yield clean(f"    Karpenter: {pod['karpenter']}")
+    if ready := answer.get("podsReady"):
+        most, left = span(ready["timeoutMs"] / 1_000), span(ready["leftMs"] / 1_000)
+        yield f"\nAll pods have to be ready within {most} (waitForPodsReady); {left} are left."
+
+
 def _outlook(answer: Json) -> Iterator[str]:
     if answer.get("position"):
         yield f"\nPosition: {answer['position']} of {answer['waiting']} in {answer['clusterQueue']}"
@@ -68,7 +78,8 @@ def _outlook(answer: Json) -> Iterator[str]:
     for attempt in answer.get("attempts", ()):
         yield clean(f"  generation {attempt['generation']}: {attempt['outcome']}")
     if answer.get("wouldHelp"):
-        yield "\nWhat would help:" if answer["phase"] in ENDED else "\nWhat would admit it:"
+        waits = answer["phase"] == "PENDING"
+        yield "\nWhat would admit it:" if waits else "\nWhat would help:"
     for step in answer.get("wouldHelp", ()):
         yield clean(f"  - {step}")
     if answer.get("commands"):

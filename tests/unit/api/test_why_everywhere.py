@@ -164,9 +164,31 @@ def test_a_starting_gang_names_each_pod_without_a_node_and_since_when() -> None:
         plane.kubernetes.create(pod)
 
     answer = plane.call("GET", f"/workloads/{job}/why", RED)[1]
+    assert "Insufficient cpu" in answer["headline"]
+
+    for at, component, message in (
+        ("09", "karpenter", 'incompatible with nodepool "spot"; no instance type has 150 cpu'),
+        ("08", "karpenter", "Pod should schedule on: nodeclaim/spot-1"),
+        ("10", "default-scheduler", "0/1 nodes are available"),
+    ):
+        event = {
+            "kind": "Event",
+            "metadata": {"name": f"large.{at}", "namespace": "red"},
+            "involvedObject": {"name": "large"},
+            "source": {"component": component},
+            "lastTimestamp": f"2026-11-21T{at}:00:00Z",
+            "message": message,
+        }
+        plane.kubernetes.create(event)
+    answer = plane.call("GET", f"/workloads/{job}/why", RED)[1]
 
     assert answer["headline"].startswith("It has its quota, but 1 of its 2 pods have no node")
-    assert "Insufficient cpu" in answer["headline"]
+    assert "no instance type has 150 cpu" in answer["headline"]
+    assert "goes back to its queue" in answer["headline"]
+    (pod,) = answer["unplacedPods"]
+    assert pod["karpenter"].startswith("incompatible with nodepool")
+    assert answer["podsReady"]["timeoutMs"] == 900_000
+    assert 0 < answer["podsReady"]["leftMs"] <= 900_000
     assert answer["reason"]["code"] == "CAPACITY:WaitingForNode"
     assert [each["pod"] for each in answer["unplacedPods"]] == ["large"]
 

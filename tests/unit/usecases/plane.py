@@ -88,7 +88,7 @@ class Plane(MemoryControlPlane):
     def act(self, kubernetes: Any = None) -> Act:
         return replace(self.act_use_case(), clusters=kubernetes or self.kubernetes)
 
-    def observe(self, kubernetes: Any = None, pods_ready_ms: int = 900_000) -> Observe:
+    def observe(self, kubernetes: Any = None, pods_ready_ms: int | None = None) -> Observe:
         return self.observe_use_case(clusters=kubernetes, pods_ready_ms=pods_ready_ms)
 
     def look(self, **options: Any) -> None:

@@ -299,7 +299,8 @@ def test_a_gang_that_is_not_ready_in_time_goes_back_to_its_queue() -> None:
     assert record.intent is not None
     assert record.intent.kind is IntentKind.REQUEUE
     assert record.intent.reason == "CAPACITY:WaitingForNode"
-    assert record.intent.not_before == plane.clock.now() + 60 * SECOND
+    wait = record.intent.not_before - plane.clock.now()
+    assert 60 * SECOND <= wait <= 72 * SECOND
 
 
 @pytest.mark.parametrize(
@@ -313,23 +314,24 @@ def test_a_move_during_the_start_does_not_begin_the_timeout_anew(
     plane = Plane()
     record = plane.dispatched()
     before = record.dispatched_at - LATE
-    run = Run(generation=0, dispatched_at=before, started_at=started_at, outcome=outcome)
+    run = Run(dispatched_at=before, started_at=started_at, ended_at=before + LATE, outcome=outcome)
     plane.workloads.rows["w1"] = replace(record, runs=(run,))
     no_pod_ready(plane)
-    plane.clock.pass_ms(1)
+    plane.look()
+    assert plane.record().state is State.DISPATCHED, "the new machine takes its time, too"
+    plane.clock.pass_ms(300_001)
 
     plane.look()
 
     assert (plane.record().state is State.RECLAIMING) is late
 
 
-@pytest.mark.parametrize(
-    ("requeues", "seconds"), [(0, 60), (1, 120), (3, 480), (6, 3600), (99, 3600)]
-)
-def test_the_back_off_doubles_up_to_an_hour(requeues: int, seconds: int) -> None:
+@pytest.mark.parametrize(("times", "seconds"), [(0, 60), (1, 120), (3, 480), (6, 3600), (99, 3600)])
+def test_the_back_off_doubles_up_to_an_hour(times: int, seconds: int) -> None:
     plane = Plane()
     record = plane.dispatched()
-    plane.workloads.rows["w1"] = replace(record, requeues=requeues)
+    late = Run(outcome="requeue", why="PodsReadyTimeout")
+    plane.workloads.rows["w1"] = replace(record, runs=times * (late,))
     no_pod_ready(plane)
     plane.clock.pass_ms(LATE + 1)
 
@@ -337,7 +339,7 @@ def test_the_back_off_doubles_up_to_an_hour(requeues: int, seconds: int) -> None
 
     intent = plane.record().intent
     assert intent is not None
-    assert intent.not_before - plane.clock.now() == seconds * SECOND
+    assert 1 <= (intent.not_before - plane.clock.now()) / (seconds * SECOND) <= 1.2
 
 
 def test_a_gang_that_runs_is_never_late() -> None:

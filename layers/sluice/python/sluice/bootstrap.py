@@ -444,6 +444,7 @@ def observe() -> Observe:
         commands=commands(),
         nodes=nodes(),
         archive=logs(),
+        catalog=catalog(),
         leases=leases(),
         prices=prices(),
         clock=clock(),

@@ -18,7 +18,10 @@ _WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
         "admissionChecksStrategy": "checks count as ready; say in the Scenario's "
         "spec.admissionChecks how they answer",
     },
-    "SchedulingPolicy": {"recordPasses": "nothing is recorded"},
+    "SchedulingPolicy": {
+        "recordPasses": "nothing is recorded",
+        "waitForPodsReady": "pods are ready as soon as they are admitted",
+    },
     "Cluster": {
         "alwaysWatch": "nobody creates objects there",
         "managePools": "no machines are bought",

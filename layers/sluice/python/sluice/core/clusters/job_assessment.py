@@ -8,7 +8,8 @@ from dataclasses import replace
 from sluice.core.accounting.machines import ended_share, pod_shares, running_share
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import PREPARED_MS, ClusterState, Document, Key
-from sluice.core.lifecycle import in_place, job_status
+from sluice.core.config.pods_ready import DEFAULT_RULES, PodsReadyRules
+from sluice.core.lifecycle import in_place, job_status, pods_ready
 from sluice.core.lifecycle import transitions as lifecycle
 from sluice.core.lifecycle.cost_limit import overspent
 from sluice.core.lifecycle.record import Change, Intent, IntentKind, State, Workload, is_migrating
@@ -16,14 +17,13 @@ from sluice.core.lifecycle.record_entries import JobResult
 from sluice.core.lifecycle.stuck_pods import Stuck, stuck
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.migrations.restoring import why_not_restored
-from sluice.core.values.backoff import backoff_ms
 from sluice.core.values.reasons import Reason
 
 LATE_DISPATCH_MS = 15_000
 
 
 def assess_job(
-    workload: Workload, cluster: ClusterState, now: int, pods_ready_ms: int
+    workload: Workload, cluster: ClusterState, now: int, ready: PodsReadyRules = DEFAULT_RULES
 ) -> Iterator[Change]:
     """What the Job of the current generation changes: running, finished, or its pods are late."""
     job = cluster.jobs.get((workload.id, workload.generation))
@@ -54,7 +54,7 @@ def assess_job(
             yield lifecycle.finish(workload, _result_of(ended, pods), ended_at, machine)
     elif workload.state is State.DISPATCHED:
         machine = running_share(pod_shares(pods, cluster.node_rows), workload.machine)
-        for change in _ongoing(workload, job, pods, cluster.warnings, now, pods_ready_ms):
+        for change in _ongoing(workload, job, pods, cluster.warnings, now, ready):
             yield lifecycle.noting(change, machine)
 
 
@@ -75,7 +75,7 @@ def _ongoing(
     pods: Sequence[Document],
     warnings: Mapping[str, Stuck],
     now: int,
-    pods_ready_ms: int,
+    ready: PodsReadyRules,
 ) -> Iterator[Change]:
     """Of a Job that has not ended."""
     if (over_budget := overspent(workload, now)) is not None:
@@ -85,11 +85,15 @@ def _ongoing(
             seen_at = _to_the_second(job_status.ready_at(pods), now)
             yield lifecycle.start(workload, max(seen_at, workload.dispatched_at))
         else:
-            yield from _not_started(workload, pods, warnings, now, pods_ready_ms)
+            yield from _not_started(workload, pods, warnings, now, ready)
     elif was_replaced_by_kubernetes(workload, pods):
         message = "its machine vanished, and Kubernetes began anew; it goes on from its checkpoint"
         intent = Intent(IntentKind.MIGRATE, Reason.RESTORING_CHECKPOINT, message)
         yield lifecycle.reclaim(workload, intent)
+    elif not job_status.all_ready(job, pods) and (
+        late := pods_ready.not_recovered(pods, now, ready)
+    ):
+        yield lifecycle.reclaim(workload, pods_ready.too_late(workload, now, ready, late))
 
 
 def _not_started(
@@ -97,7 +101,7 @@ def _not_started(
     pods: Sequence[Document],
     warnings: Mapping[str, Stuck],
     now: int,
-    pods_ready_ms: int,
+    ready: PodsReadyRules,
 ) -> Iterator[Change]:
     """An image that cannot be pulled fails it; a missing Secret, say, may still be created.
 
@@ -106,8 +110,9 @@ def _not_started(
     why = stuck(pods, warnings)
     if why is not None and why.code is Reason.IMAGE_PULL:
         yield lifecycle.reclaim(workload, Intent(IntentKind.FAIL, why.code, str(why)))
-    elif now - starting_since(workload) > pods_ready_ms:
-        yield lifecycle.reclaim(workload, _too_late(workload, now, pods_ready_ms, why))
+    elif now > pods_ready.deadline(workload, ready):
+        late = pods_ready.not_ready_in_time(pods, ready)
+        yield lifecycle.reclaim(workload, pods_ready.too_late(workload, now, ready, late, why))
     elif why is not None and not (why.passes and now - workload.dispatched_at <= PREPARED_MS):
         recorded = (
             workload.reason.code,
@@ -115,20 +120,6 @@ def _not_started(
         )
         if recorded != (why.code, why.word):
             yield lifecycle.hinder(workload, why.code, str(why))
-
-
-def starting_since(workload: Workload) -> int:
-    """When the present start began (epoch ms).
-
-    A migration of a workload that had not started, such as off a drained node, does not begin the
-    start anew.
-    """
-    since = workload.dispatched_at
-    for run in reversed(workload.runs):
-        if run.outcome != IntentKind.MIGRATE or run.started_at or not run.dispatched_at:
-            break
-        since = run.dispatched_at
-    return since
 
 
 def was_replaced_by_kubernetes(workload: Workload, pods: Sequence[Document]) -> bool:
@@ -241,15 +232,3 @@ def _result_of(ended: JobResult, pods: Sequence[Document]) -> JobResult:
         exit_codes=job_status.exit_codes(pods),
         nodes=tuple(sorted(nodes)),
     )
-
-
-def _too_late(workload: Workload, now: int, pods_ready_ms: int, why: Stuck | None) -> Intent:
-    wait = backoff_ms(workload.requeues)
-    message = (
-        f"not all pods were ready within {pods_ready_ms // 1000} s;"
-        f" back in the queue, next try in {wait // 1000} s"
-    )
-    code = Reason.WAITING_FOR_NODE
-    if why is not None:
-        code, message = why.code, f"{why}; {message}"
-    return Intent(IntentKind.REQUEUE, code, message, not_before=now + wait)

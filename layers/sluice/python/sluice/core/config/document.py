@@ -106,6 +106,10 @@ class Fields:
     def map(self, key: str, *, required: bool = False) -> Self:
         return type(self)(self._take(key, required), self.document, self._flaws, self._at(key))
 
+    def within(self, key: str, value: Any) -> Self:
+        """A map that stands in the text of a field, such as JSON in an annotation."""
+        return type(self)(value, self.document, self._flaws, self._at(key))
+
     def maps(self, key: str, *, required: bool = False) -> list[Self]:
         return [
             type(self)(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from sluice.core.config import pods_ready
 from sluice.core.config.document import DocumentError, Fields, Flaw
 from sluice.core.config.kueue_queue_fields import (
     read_admission_checks,
@@ -236,6 +237,7 @@ def _cluster_queue(spec: Fields, metadata: Fields, version: str) -> ClusterQueue
         admission_checks=read_admission_checks(spec, version),
         max_running=read_count_annotation(annotations, MAX_RUNNING),
         max_running_per_user=read_count_annotation(annotations, MAX_RUNNING_PER_USER),
+        wait_for_pods_ready=pods_ready.read_annotation(annotations),
     )
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sluice.core.config.pods_ready import WaitForPodsReady
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -243,6 +245,7 @@ class ClusterQueue:
     admission_checks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_running: int | None = None
     max_running_per_user: int | None = None
+    wait_for_pods_ready: WaitForPodsReady | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The `SchedulingPolicy` document: how the queues of an installation, or of one tree, are served.
 
 Kueue keeps these settings in its controller's `Configuration`; the fields that it has there have
-the same names and meanings here (`fairSharing`, `admissionFairSharing`, `resources`).
+the same names and meanings here (`fairSharing`, `admissionFairSharing`, `resources`,
+`waitForPodsReady`).
 Source: config.kueue.x-k8s.io/v1beta2, docs/decisions/0009-scheduling-policy.md.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sluice.core.config.catalog import Problem
 from sluice.core.config.document import DocumentError, Fields, Flaw
 from sluice.core.config.model import FairPreemptionStrategy
+from sluice.core.config.pods_ready import WaitForPodsReady, read_wait_for_pods_ready
 from sluice.core.config.policy import AdmissionFairSharing, Aging, FairSharing, Policy
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class SchedulingPolicy:
     record_passes: bool = True
     save_victims_ms: int = SAVE_VICTIMS_MS
     """How long who comes back may keep its place for a dump of its processes; 0: not at all."""
+    wait_for_pods_ready: WaitForPodsReady | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,9 @@ class Policies:
     def save_victims_ms(self, root: str) -> int:
         """How long others wait at most until a victim is saved."""
         return self._for(root).save_victims_ms
+
+    def wait_for_pods_ready(self, root: str) -> WaitForPodsReady | None:
+        return self._for(root).wait_for_pods_ready
 
     def _for(self, root: str) -> SchedulingPolicy:
         return self.by_root.get(root) or self.by_root.get(None) or SchedulingPolicy()
@@ -118,6 +124,7 @@ def read(fields: Fields) -> SchedulingPolicy:
         ),
         record_passes=spec.boolean("recordPasses", default=True),
         save_victims_ms=spec.duration("saveVictimsWithin", SAVE_VICTIMS_MS) or 0,
+        wait_for_pods_ready=read_wait_for_pods_ready(spec),
     )
     for each in (fields, metadata, spec):
         each.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.checkpoints.driver import CheckpointMode, Connections
 from sluice.core.checkpoints.drivers import DRIVERS
+from sluice.core.config import pods_ready
 from sluice.core.config.document import Flaw
 from sluice.core.config.spec_fields import SpecFields
 from sluice.core.lifecycle.completion import MAX_TOKEN
@@ -30,6 +31,7 @@ from sluice.core.lifecycle.options import (
 from sluice.core.values.grace import MAX_GRACE_SECONDS
 from sluice.core.values.identity import is_workload_id
 from sluice.core.values.reasons import Reason
+from sluice.core.values.strict_json import JsonError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,6 +53,7 @@ FIELDS: Final = (
     "preemptible",
     "recovery",
     "volumes",
+    "waitForPodsReady",
 )
 # What peers and older documents call the drivers.
 _MODES: Final = {"app": "application", "signal": "application", "criu": "kubelet"}
@@ -73,6 +76,7 @@ ANNOTATIONS: Final = {
     "sluice.dev/max-recoveries": ("recovery", "onInterruption", "maxRecoveries"),
     "sluice.dev/max-runtime": ("deadlines", "maxRuntime"),
     "sluice.dev/checkpoint": ("checkpoint", "mode"),
+    pods_ready.ANNOTATION: (pods_ready.FIELD,),
 }
 
 
@@ -91,6 +95,12 @@ def from_annotations(annotations: Mapping[str, Any], flaws: list[Flaw], path: st
             spec["checkpoint"] = {"mode": CheckpointMode.APPLICATION.value, "uri": value}
             origin["checkpoint.uri"] = name
             continue
+        if name == pods_ready.ANNOTATION:
+            try:
+                value = pods_ready.as_field(str(value))
+            except JsonError as error:
+                flaws.append(Flaw("", f"{path}[{name}]", f"is no duration and no JSON: {error}"))
+                continue
         if route[-1] == "maxRecoveries" and str(value).isascii() and str(value).isdigit():
             value = int(str(value)[:12])
         place = spec
@@ -100,11 +110,16 @@ def from_annotations(annotations: Mapping[str, Any], flaws: list[Flaw], path: st
         origin[".".join(route)] = name
     found: list[Flaw] = []
     options = read(SpecFields(spec, "", found), Tenantless)
-    flaws.extend(
-        Flaw("", f"{path}[{origin[flaw.field]}]" if flaw.field in origin else path, flaw.message)
-        for flaw in found
-    )
+    flaws.extend(Flaw("", _annotated(flaw, origin, path), flaw.message) for flaw in found)
     return options
+
+
+def _annotated(flaw: Flaw, origin: Mapping[str, str], path: str) -> str:
+    """The annotation that a field stands in, with what of the field lies below it."""
+    for field, name in origin.items():
+        if flaw.field == field or flaw.field.startswith(f"{field}."):
+            return f"{path}[{name}]{flaw.field[len(field) :]}"
+    return path
 
 
 class Tenantless:
@@ -134,6 +149,7 @@ def read(spec: SpecFields, tenant: Tenant | type[Tenantless]) -> Options:
         recovery=recovery,
         max_recoveries=max_recoveries,
         volumes=volumes,
+        wait_for_pods_ready=pods_ready.read_wait_for_pods_ready(spec),
         deadlines=_deadlines(spec.map("deadlines")) if spec.has("deadlines") else Deadlines(),
         min_runtime_ms=1000 * _seconds(spec, "minRuntime") if spec.has("minRuntime") else 0,
         pending_policy=tuple(

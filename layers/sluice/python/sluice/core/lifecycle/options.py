@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from sluice.core.checkpoints.driver import CheckpointMode, Connections
+from sluice.core.config.pods_ready import WaitForPodsReady
 from sluice.core.config.tenants import PodSecurity
 from sluice.core.values.grace import MAX_GRACE_SECONDS
 
@@ -163,6 +164,7 @@ class Options:
     volumes: tuple[S3Volume, ...] = ()
     max_cost_cents: int | None = None
     security: SecuritySettings = SecuritySettings()
+    wait_for_pods_ready: WaitForPodsReady | None = None
 
     @property
     def checkpoint_mode(self) -> CheckpointMode:

@@ -29,7 +29,8 @@ class RunEnd:
 
     `lost_ms` is the work that its successor repeats; None where only the application knows it
     (`self_saved` where it should have been dumped). `back_to` is when the older checkpoint was
-    taken that counts from now on, 0 for the beginning.
+    taken that counts from now on, 0 for the beginning. `ordered_at` orders the workload in its
+    queue instead of its creation.
     """
 
     node: str = ""
@@ -42,6 +43,7 @@ class RunEnd:
     back_to: int | None = None
     usd_per_hour: float | None = None
     on_demand_usd_per_hour: float | None = None
+    ordered_at: int = 0
 
 
 NO_END: Final = RunEnd()
@@ -80,6 +82,7 @@ class Run:
     back_to: int | None = None
     by: str = ""
     microusd: int = 0
+    ordered_at: int = 0
 
     def with_known(self, known: MachineShare | RunEnd) -> Run:
         """The run with what is known of its machines or of its end, and nothing else changed."""

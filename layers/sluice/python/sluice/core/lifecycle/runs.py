@@ -64,6 +64,8 @@ def waited_ms(workload: Workload, now: int) -> int:
 def ordering_time(workload: Workload) -> int:
     """What orders it in its queue: creation, or the end of a run that a check asked to retry.
 
+    Also the time of the eviction, if not all of its pods were ready in time.
+
     Source: Kueue's queue order timestamp.
     """
     last = workload.runs[-1] if workload.runs else None
@@ -73,7 +75,7 @@ def ordering_time(workload: Workload) -> int:
         and workload.reason.code == Reason.ADMISSION_CHECK
     ):
         return last.ended_at
-    return workload.created_at
+    return (last.ordered_at if last is not None else 0) or workload.created_at
 
 
 def queued_at(workload: Workload) -> int:

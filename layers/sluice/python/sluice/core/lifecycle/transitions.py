@@ -333,7 +333,8 @@ def note_run_end(workload: Workload, end: RunEnd) -> Change:
     guard = Guard(
         (State.RECLAIMING,), workload.generation, workload.uid, ("intent",), intent=intent.kind
     )
-    return Change(workload, guard, {"intent": replace(intent, account=end)})
+    kept = replace(end, why=end.why or intent.account.why, ordered_at=intent.account.ordered_at)
+    return Change(workload, guard, {"intent": replace(intent, account=kept)})
 
 
 def leave_spot(workload: Workload, restore_from: str, intent: Intent) -> Change:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sluice.core.clusters.capacity import closed_flavors
 from sluice.core.config.model import QueueingStrategy
 from sluice.core.lifecycle import checks
 from sluice.core.lifecycle.indexes import pending_key
 from sluice.core.lifecycle.record import TERMINAL, State, Workload, phase
 from sluice.core.lifecycle.reservations import total
-from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.migrations.victim_checkpoint import may_be_saved
 from sluice.core.passes import wait_estimate
 from sluice.core.passes.flavor_room import (
@@ -29,6 +27,7 @@ from sluice.core.values.reasons import Reason
 from sluice.usecases.configuration import configured
 from sluice.usecases.fleet import counted_at
 from sluice.usecases.reading.advice import commands, hint_for_arrays, what_to_do
+from sluice.usecases.reading.starting import starting
 from sluice.usecases.views import Json, quantities, reason, workload_view
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Explain:
         }
         if workload.state is not State.PENDING:
             told = {"headline": settled(workload) + self._saving(workload)}
-            told |= self._starting(workload)
+            told |= starting(self.query, workload)
             if workload.reservation:
                 told["placed"] = workload.placed
             return answer | told | self._hindered(caller, workload)
@@ -99,31 +98,6 @@ class Explain:
             if line["generation"] == workload.generation and line["what"] in DUMPS
         ]
         return f"; before it goes: {told[-1]}" if told else ""
-
-    def _starting(self, workload: Workload) -> Json:
-        """Of a workload that starts: headline, reason, and the pods that have no node yet."""
-        if workload.reservation is None or phase(workload) != "STARTING":
-            return {}
-        now = self.query.clock.now()
-        pods = self.query.pods_now(workload)
-        unplaced = [unplaced_pod(pod, now) for pod in pods if not pod["spec"].get("nodeName")]
-        told: Json = {"unplacedPods": unplaced, "pods": len(pods)} if unplaced else {}
-        closed = closed_flavors(self.query.pools.plans(workload.cluster), now)
-        for flavor in sorted(workload.reservation.flavors):
-            if (why := closed.get(flavor)) and (unplaced or not pods):
-                message = f"flavor {flavor}: {why.message}"
-                headline = f"It has its quota, but {_how_many(unplaced, pods)}: {why.message}"
-                return told | {"headline": headline, "reason": reason(why.reason, message)}
-        if unplaced and not workload.reason.code:
-            waited = unplaced[0]["waitedMs"] // 1_000
-            said = f": {unplaced[0]['message']}" if unplaced[0]["message"] else ""
-            headline = f"It has its quota, but {_how_many(unplaced, pods)}, for {waited} s{said}"
-            message = f"pod {unplaced[0]['pod']} has no node{said}"
-            return told | {
-                "headline": headline,
-                "reason": reason(Reason.WAITING_FOR_NODE, message),
-            }
-        return told
 
     def _hindered(self, caller: Authority, workload: Workload) -> Json:
         """Headline and reason, if a function that has to do with the workload cannot work."""
@@ -243,24 +217,6 @@ class Explain:
         recent = self.query.workloads.listed(local_queue, since=now - DAY_MS, limit=RECENT)
         done = [w for w in recent if w.result.succeeded and w.started_at]
         return [w.finished_at - w.started_at for w in done if w.finished_at > w.started_at]
-
-
-def unplaced_pod(pod: Mapping[str, Any], now: int) -> Json:
-    """A pod without a node: how long it waits, and what the scheduler says of it."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    refused: Mapping[str, Any] = next((c for c in conditions if c["type"] == "PodScheduled"), {})
-    since = pod["metadata"].get("creationTimestamp") or refused.get("lastTransitionTime")
-    return {
-        "pod": pod["metadata"]["name"],
-        "waitedMs": max(0, now - epoch_ms(since)) if since else 0,
-        "message": str(refused.get("message") or ""),
-    }
-
-
-def _how_many(unplaced: Sequence[Json], pods: Sequence[Mapping[str, Any]]) -> str:
-    if len(pods) == 1 or not pods:
-        return "no node"
-    return f"{len(unplaced)} of its {len(pods)} pods have no node"
 
 
 def settled(workload: Workload) -> str:

@@ -38,13 +38,13 @@ from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 from sluice.usecases.running.kubernetes_door import KubernetesDoor
 from sluice.usecases.running.observer_lease import LEASE_MS, ObserverLease
 from sluice.usecases.running.order_checkpoints import OrderCheckpoints
+from sluice.usecases.running.pods_ready import PodsReady
 from sluice.usecases.running.problems import Problems
 from sluice.usecases.running.update_records import UpdateRecords
 
 NOT_FOUND = 404
 RESEND_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
-PODS_READY_MS = 900_000
 LOG_THREADS = 8
 
 
@@ -238,7 +238,7 @@ def compose_observe(
     order_checkpoints: OrderCheckpoints,
     detect_lost_nodes: DetectLostNodes,
     submit: Submit,
-    pods_ready_ms: int = PODS_READY_MS,
+    catalog: Catalog,
     pool: ThreadPoolExecutor | None = None,
 ) -> Observe:
     """The use case with its parts, which share the archive of logs and the list of problems."""
@@ -265,7 +265,7 @@ def compose_observe(
             migrate=migrate,
             logs=logs,
             problems=problems,
-            pods_ready_ms=pods_ready_ms,
+            rules=PodsReady(catalog, clock),
         ),
         logs=logs,
         count_nodes=CountNodes(nodes=nodes, prices=prices, detect_lost=detect_lost_nodes),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sluice.core.accounting.recovery import was_migrated
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.job_assessment import assess_job, assess_missing_job
+from sluice.core.config.pods_ready import PodsReadyRules
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import Change, State, Workload
 from sluice.core.lifecycle.record_entries import NO_RESULT
@@ -32,7 +33,8 @@ class UpdateRecords:
     migrate: Migrate
     logs: ArchiveLogs
     problems: Problems
-    pods_ready_ms: int
+    rules: Callable[[Workload], PodsReadyRules]
+    """How long each workload may be without its pods."""
     known_checkpoints: set[tuple[str, str]] = field(default_factory=set)
     """(pod UID, token of the order) of the checkpoints that are in the catalogue."""
 
@@ -45,7 +47,7 @@ class UpdateRecords:
     ) -> None:
         """Applies what the Jobs of `records` show, and that those of `missing` may be gone."""
         now = self.clock.now()
-        changes = [c for w in records for c in assess_job(w, state, now, self.pods_ready_ms)]
+        changes = [c for w in records for c in assess_job(w, state, now, self.rules(w))]
         changes += [c for w in missing for c in assess_missing_job(w, state, now)]
         self.apply(cluster, state, changes)
 
