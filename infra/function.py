@@ -185,6 +185,7 @@ class SluiceFunction(Construct):
                 iam.PolicyStatement(
                     actions=[
                         "ec2:DescribeInstances",
+                        "ec2:DescribeInstanceTypes",
                         "ec2:DescribeSpotPriceHistory",
                         "pricing:GetProducts",
                     ],

@@ -56,6 +56,7 @@ FUNCTIONS = (
             "Workloads/inbox": ("Query",),
             "Manifests": ("PutItem",),
             "Catalog": _CATALOG,
+            "Nodes": ("GetItem",),
             "Timeline": _FAULTS,
         },
         objects={"manifests/": ("PutObject",), "tokens/": ("PutObject",)},
@@ -156,6 +157,7 @@ FUNCTIONS = (
             "Timeline": _FAULTS,
         },
         sends=("commands",),
+        reads_ec2=True,
         cluster_group="sluice:provision",
     ),
     FunctionShape(

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Any
 
 from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.machine_sizes import MachineSize
 from sluice.core.clusters.quarantine import Ban
 from sluice.core.jobs import gang_start
 from sluice.core.lifecycle.completion import Answer
@@ -560,6 +562,16 @@ class MemoryArchives:
     def discard(self, uri: str) -> None:
         self.bucket = [each for each in self.bucket if each.uri != uri]
         self.removed.append(uri)
+
+
+@dataclass
+class FixedSizes:
+    """Instance types as EC2 tells them; empty: it does not."""
+
+    sizes: tuple[MachineSize, ...] = ()
+
+    def matching(self, types: Sequence[str]) -> Sequence[MachineSize]:
+        return [size for size in self.sizes if any(fnmatch(size.type, each) for each in types)]
 
 
 @dataclass

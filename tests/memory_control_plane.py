@@ -32,6 +32,7 @@ from tests.fakes import (
     FakeKubernetes,
     FakeTasks,
     FixedPrices,
+    FixedSizes,
     InlineExecutor,
     MemoryArchives,
     MemoryCatalog,
@@ -98,6 +99,7 @@ class MemoryControlPlane:
         self.provisions, self.observers = RecordedProvisions(), RecordedObservers()
         self.interruptions, self.completions = RecordedInterruptions(), RecordedCompletions()
         self.nodes, self.logs, self.leases = MemoryNodes(), MemoryLogs(), MemoryLeases()
+        self.sizes = FixedSizes()
         self.losses, self.offerings, self.pools = MemoryLosses(), MemoryOfferings(), MemoryPools()
         self.migrations, self.archives = MemoryMigrations(), MemoryArchives()
         self.ec2: Any = MemoryMachines()
@@ -113,6 +115,7 @@ class MemoryControlPlane:
             clock=self.clock,
             tokens=self.tokens,
             completions=self.completions,
+            pools=self.pools,
             pool=InlineExecutor(),
         )
 
@@ -243,6 +246,7 @@ class MemoryControlPlane:
             commands=self.commands,
             nodes=self.nodes,
             clock=self.clock,
+            sizes=self.sizes,
             threads=InlineExecutor(),
         )
 

@@ -45,6 +45,7 @@ COLUMNS = (
     Column("$/H", lambda row: dollars(row.get("costPerHourUsd"))),
     Column("BUYS", bought),
     Column("ZONES", lambda row: ",".join(row["zones"]), wide=True),
+    Column("LARGEST", lambda row: "; ".join(row.get("largest", ())), wide=True),
     Column("FLAVORS", lambda row: ",".join(row.get("flavors", ())), wide=True),
     Column("SAVE-PROCESSES", lambda row: _of(row, "saveProcesses"), wide=True),
     Column("CLOSE-CONNECTIONS", lambda row: _of(row, "closeConnections"), wide=True),

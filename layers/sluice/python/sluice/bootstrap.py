@@ -27,6 +27,7 @@ from sluice.adapters.dynamodb_offerings import DynamoDBOfferings
 from sluice.adapters.dynamodb_pools import DynamoDBPools
 from sluice.adapters.dynamodb_timeline import DynamoDBTimeline
 from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
+from sluice.adapters.ec2_machine_sizes import EC2MachineSizes
 from sluice.adapters.ec2_machines import EC2Machines
 from sluice.adapters.ec2_prices import EC2Prices
 from sluice.adapters.eks_clusters import EKSClusters
@@ -320,6 +321,7 @@ def submit() -> Submit:
         clock=clock(),
         tokens=task_tokens(),
         completions=completions(),
+        pools=pools(),
     )
 
 
@@ -327,7 +329,13 @@ def submit() -> Submit:
 def submit_from_cluster() -> Submit:
     from sluice.usecases.admitting.submit import Submit
 
-    return Submit(workloads=workloads(), manifests=manifests(), catalog=catalog(), clock=clock())
+    return Submit(
+        workloads=workloads(),
+        manifests=manifests(),
+        catalog=catalog(),
+        clock=clock(),
+        pools=pools(),
+    )
 
 
 @cache
@@ -468,6 +476,7 @@ def provision() -> Provision:
         commands=commands(),
         nodes=nodes(),
         clock=clock(),
+        sizes=EC2MachineSizes(client("ec2"), clock()),
     )
 
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.machine_sizes import MachineSize
 from sluice.core.clusters.quarantine import Ban
 from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
@@ -485,6 +486,12 @@ class Losses(Protocol):
 
     def of(self, cluster: str) -> list[Loss]:
         """At least those of the last 30 days, in no order."""
+        ...
+
+
+class MachineSizes(Protocol):
+    def matching(self, types: Sequence[str]) -> Sequence[MachineSize]:
+        """How large the instance types of these globs are; none: nobody knows."""
         ...
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.core.clusters.capacity import Closure, PoolPlan
+from sluice.core.clusters.machine_sizes import MachineSize
 from sluice.core.values.reasons import Reason
 
 if TYPE_CHECKING:
@@ -51,4 +52,5 @@ def _plan(row: Mapping[str, Any]) -> PoolPlan:
             closed["room"],
             None if closed.get("machines") is None else tuple(closed["machines"]),
         )
+    known["largest"] = tuple(MachineSize(**each) for each in row.get("largest", ()))
     return PoolPlan(**known)

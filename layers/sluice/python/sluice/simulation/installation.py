@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sluice.core.checkpoints.drivers import DRIVERS
 from sluice.core.clusters import cluster_spec
+from sluice.core.clusters.capacity import PoolPlan
 from sluice.core.clusters.fallback import Market, kinds_of
 from sluice.core.clusters.fleet import Site
+from sluice.core.clusters.machine_sizes import MachineSize
 from sluice.core.clusters.placement import Health
 from sluice.core.config import scheduling_policy
 from sluice.core.config.document import Fields, Flaw
@@ -66,6 +68,8 @@ class Installation:
     clusters: Mapping[str, ClusterSpec] = field(default_factory=dict)
     answers: tuple[Answers, ...] | None = None
     labels: Mapping[str, Mapping[str, str]] | None = None
+    machines: Mapping[str, tuple[MachineSize, ...]] = field(default_factory=dict)
+    """Flavor → the largest machines that can be had of it; absent: nobody knows."""
 
     def sites(self, flavors: Mapping[str, ResourceFlavor]) -> list[Site]:
         """The clusters with stated prices; the one place without a name if there are none."""
@@ -94,7 +98,10 @@ class Installation:
     def market(self, flavors: Mapping[str, ResourceFlavor], now: int) -> Market:
         """What is offered; nothing is ever sold out."""
         offers = {n: spec.flavors for n, spec in self.clusters.items() if not spec.cordoned}
-        return Market(offers, kinds_of(flavors, {}), {}, now)
+        pools = [PoolPlan(name, (name,), (), largest=own) for name, own in self.machines.items()]
+        if pools and not offers:
+            offers = {"": ()}
+        return Market(offers, kinds_of(flavors, {}), {}, now, dict.fromkeys(offers, pools))
 
     def answer(self, check: str, workload: str) -> Answers | None:
         """Who answers a check for a workload; what is written first counts."""
@@ -162,7 +169,23 @@ def of_scenario(installation: Installation, spec: Fields, objects: ConfigObjects
         for key in ("fairSharing", "admissionFairSharing"):
             if spec.has(key):
                 spec.wrong(key, "the SchedulingPolicy says it; keep one of the two")
-    return replace(installation, answers=answers, labels=labels)
+    machines = {}
+    if spec.written("machines"):
+        listed = spec.map("machines")
+        machines = {name: tuple(map(_machine, listed.maps(name))) for name in listed.names()}
+    return replace(installation, answers=answers, labels=labels, machines=machines)
+
+
+def _machine(fields: Fields) -> MachineSize:
+    devices = fields.map("devices")
+    found = MachineSize(
+        fields.text("type", required=True),
+        fields.quantity("cpu", "cpu") or 0,
+        fields.quantity("memory", "memory") or 0,
+        {name: devices.quantity(name, name) or 0 for name in devices.names()},
+    )
+    fields.close()
+    return found
 
 
 def problems(installation: Installation, catalog: QueueCatalog) -> Iterator[Flaw]:

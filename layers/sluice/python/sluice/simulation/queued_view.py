@@ -44,7 +44,8 @@ class QueuedView:
     def plain(self) -> bool:
         """Whether a job without wishes is what its scenario says, at any time."""
         stated = self.installation
-        return not (stated.budgets or stated.clusters or stated.labels is not None)
+        named = stated.labels is not None
+        return not (stated.budgets or stated.clusters or stated.machines or named)
 
     def seen(self, job: Job, record: Submitted, now: int) -> model.WorkloadInfo:
         """The job in the scheduler's eyes; `now` is an instant in epoch ms."""

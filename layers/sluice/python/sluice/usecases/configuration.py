@@ -19,8 +19,11 @@ from sluice.core.config.scheduling_policy import Policies
 from sluice.core.config.tenants import Tenant
 from sluice.core.jobs.table import EVERYWHERE
 from sluice.core.passes import budget_charges
-from sluice.ports import CatalogSnapshot
+from sluice.ports import CatalogSnapshot, Pools
 
+Plans = Mapping[str, Sequence[PoolPlan]]
+"""What `provision` planned, by cluster."""
+NO_PLANS: Plans = {}
 QUEUEING_KINDS = (
     "ResourceFlavor",
     "Cohort",
@@ -105,7 +108,12 @@ def market_of(
                 served.setdefault(flavor, set()).update(each.capacity_types)
     closed = {cluster: closed_flavors(of_cluster, now) for cluster, of_cluster in plans.items()}
     flavors = configured(snapshot).queues.flavors
-    return Market(clusters_of(snapshot), kinds_of(flavors, served), closed, now)
+    return Market(clusters_of(snapshot), kinds_of(flavors, served), closed, now, plans)
+
+
+def plans_of(snapshot: CatalogSnapshot, pools: Pools) -> dict[str, list[PoolPlan]]:
+    """What `provision` planned for each cluster."""
+    return {cluster: pools.plans(cluster) for cluster in snapshot.of("Cluster")}
 
 
 class _Keyed:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from sluice.core.clusters.machine_sizes import MachineSize, largest
 from sluice.core.clusters.quarantine import CAPACITY_TYPE, Ban, in_force
 from sluice.core.config.model import ClusterQueue, Cohort, ResourceFlavor
 from sluice.core.lifecycle.job_status import running_pod
@@ -73,6 +74,8 @@ class Pool:
     frozen: bool = False
     ours: frozenset[str] = frozenset()
     theirs: frozenset[str] = frozenset()
+    largest: tuple[MachineSize, ...] = ()
+    """The largest types that it may buy; none: nobody knows."""
 
     @property
     def capacity_types(self) -> frozenset[str]:
@@ -124,6 +127,7 @@ class PoolPlan:
     closed: Closure | None = None
     released: bool = False
     theirs: tuple[str, ...] = ()
+    largest: tuple[MachineSize, ...] = ()
 
     def differs(self, pool: Pool) -> bool:
         """Whether the object has to be written."""
@@ -210,6 +214,7 @@ def plan(view: CapacityView) -> list[PoolPlan]:
                 closed=closed or crowded,
                 released=not view.managed,
                 theirs=tuple(sorted(pool.theirs)),
+                largest=pool.largest,
             )
         )
     return made
@@ -268,8 +273,10 @@ def closed_flavors(plans: Sequence[PoolPlan], now: int) -> dict[str, Closure]:
     return found
 
 
-def read_pool(document: Document, claims: Iterable[Document]) -> Pool:
-    """A NodePool document with the NodeClaims that belong to it."""
+def read_pool(
+    document: Document, claims: Iterable[Document], machines: Iterable[MachineSize] = ()
+) -> Pool:
+    """A NodePool document with the NodeClaims that belong to it, and the types that EC2 has."""
     name, spec = document["metadata"]["name"], document["spec"]
     status, limits = document.get("status") or {}, spec.get("limits") or {}
     own = [c for c in claims if (c["metadata"].get("labels") or {}).get(NODEPOOL) == name]
@@ -289,6 +296,7 @@ def read_pool(document: Document, claims: Iterable[Document]) -> Pool:
         frozen=budgets == [dict(each) for each in FROZEN],
         ours=ours,
         theirs=theirs,
+        largest=largest(document, machines),
     )
 
 

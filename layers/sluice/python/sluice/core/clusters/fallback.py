@@ -22,6 +22,7 @@ from sluice.core.clusters.capacity import (
     closed_flavors,
     pack,
 )
+from sluice.core.clusters.machine_sizes import why_never
 from sluice.core.clusters.quarantine import CAPACITY_TYPE
 from sluice.core.config.model import ClusterQueue, Gate, ResourceFlavor
 from sluice.core.lifecycle import job_status
@@ -62,6 +63,8 @@ class Market:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     closed: Mapping[str, Mapping[str, Closure]] = field(default_factory=dict)
     now: int = 0
+    plans: Mapping[str, Sequence[PoolPlan]] = field(default_factory=dict)
+    """What is known of each cluster's NodePools."""
 
     def offered(self, cluster: str, flavors: Collection[str]) -> bool:
         return not self.offers[cluster] or set(flavors) <= set(self.offers[cluster])
@@ -154,6 +157,8 @@ def _stays(flavor: str, market: Market) -> bool:
 
 def choose(workload: Workload, queue: ClusterQueue, market: Market, taken: Taken) -> Choice:
     """Same workload, queue, market and room, same choice; notes what it may take in `taken`."""
+    if never := why_never(workload.pod_sets, queue, market.plans, market.offers):
+        return Choice(gate=Gate(Reason.REQUEST_LARGER_THAN_ANY_NODE, never))
     order = list(
         dict.fromkeys(flavor.name for group in queue.resource_groups for flavor in group.flavors)
     )

@@ -1,6 +1,6 @@
 """When a workload whose pods are not all ready goes back to its queue, and for how long. Pure.
 
-Source: Kueue's waitForPodsReady (core.config.pods_ready), docs/decisions/0031.
+Source: Kueue's waitForPodsReady (core.config.pods_ready), docs/decisions/0032.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from sluice.core.checkpoints.drivers import driver_of, needed_service
+from sluice.core.clusters.machine_sizes import why_never
 from sluice.core.config import tenants
 from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents, kubernetes_door
@@ -30,15 +31,20 @@ from sluice.ports import (
     Created,
     Document,
     Manifests,
+    Pools,
     TaskTokens,
     Workloads,
 )
 from sluice.usecases.admitting.pending_caps import PendingCaps
 from sluice.usecases.admitting.refusals import record_of, rejected
 from sluice.usecases.configuration import (
+    NO_PLANS,
+    Plans,
+    clusters_of,
     clusters_with_service,
     configured,
     kinds_somewhere,
+    plans_of,
     senders,
 )
 
@@ -111,6 +117,7 @@ class Submit:
     manifests: Manifests
     catalog: Catalog
     clock: Clock
+    pools: Pools
     tokens: TaskTokens | None = None
     completions: Completions | None = None
     """None for both: a door by which no task of Step Functions comes."""
@@ -124,13 +131,14 @@ class Submit:
     def __call__(self, messages: Sequence[Message]) -> Submitted:
         """Judges and records every message; one that fails is delivered again, and it alone."""
         snapshot = self.catalog.snapshot()
+        plans = plans_of(snapshot, self.pools)
         judged, failed = list[Judged](), list[FailedMessage]()
         began = self.clock.now()
         for message in messages:
             try:
                 if self.clock.now() - began > BATCH_MS:
                     raise OutOfTimeError("its neighbours took the time of this batch")  # noqa: TRY301
-                judged += self.judge(message, snapshot)
+                judged += self.judge(message, snapshot, plans)
             except Exception as error:  # noqa: BLE001, a fault of storage, or one of ours
                 failed.append(FailedMessage(message.id, error))
         self.manifests.put_many({j.record.manifest_key: j.manifest for j in judged if j.manifest})
@@ -141,7 +149,9 @@ class Submit:
         rejected = states.count(State.REJECTED)
         return Submitted(len(states) - rejected, rejected, tuple(failures.values()))
 
-    def judge(self, message: Message, snapshot: CatalogSnapshot) -> list[Judged]:
+    def judge(
+        self, message: Message, snapshot: CatalogSnapshot, plans: Plans = NO_PLANS
+    ) -> list[Judged]:
         tenant = tenant_of(message, snapshot)
         now = self.clock.now()
         if tenant is None:
@@ -157,7 +167,7 @@ class Submit:
             if self.clock.now() > until:
                 read = documents.malformed("", TOO_MUCH, read.index)  # noqa: PLW2901
             item, token = without_token(read)
-            record, manifest = self.judge_item(item, message, tenant, snapshot, now)
+            record, manifest = self.judge_item(item, message, tenant, (snapshot, plans))
             judged.append(Judged(message, replace(record, task=bool(token)), manifest, token))
         records = dependencies.linked([each.record for each in judged])
         return [
@@ -170,9 +180,9 @@ class Submit:
         item: documents.Document | documents.Malformed,
         message: Message,
         tenant: Tenant,
-        snapshot: CatalogSnapshot,
-        now: int,
+        seen: tuple[CatalogSnapshot, Plans],
     ) -> tuple[Workload, Document | None]:
+        (snapshot, plans), now = seen, self.clock.now()
         found = submission(item, tenant=tenant, key=message.id, now_ms=message.sent_at or now)
         if isinstance(found, Rejected):
             return rejected(
@@ -181,7 +191,7 @@ class Submit:
         if message.object and (flaws := kubernetes_door.refuse_options(found.options)):
             errors = [FieldError(flaw.field, flaw.message) for flaw in flaws]
             return rejected(found, Reason.SCHEMA_INVALID, errors), None
-        workload, manifest = placed(found, snapshot)
+        workload, manifest = placed(found, snapshot, plans)
         if manifest is not None and not self.caps.take(tenant, configured(snapshot).queues):
             advice = (
                 f"tenant {tenant.name} has {tenant.max_pending} workloads waiting already, its "
@@ -292,7 +302,11 @@ def event_source(body: str) -> str:
     return source.encode("utf-8", "replace").decode() if isinstance(source, str) else ""
 
 
-def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Document | None]:
+def placed(
+    found: Accepted,
+    snapshot: CatalogSnapshot,
+    plans: Plans = NO_PLANS,
+) -> tuple[Workload, Document | None]:
     """The record in its ClusterQueue, or what of queue, priority class or size does not exist."""
     config = configured(snapshot)
     queues = config.queues
@@ -331,6 +345,10 @@ def placed(found: Accepted, snapshot: CatalogSnapshot) -> tuple[Workload, Docume
         known = ", ".join(kind for kind in KINDS if kind in known_kinds)
         message = f"no cluster runs a {found.kind} (spec.kinds of a Cluster); accepted: {known}"
         return rejected(found, Reason.SCHEMA_INVALID, [FieldError("kind", message)]), None
+    queue = queues.cluster_queues[local.cluster_queue]
+    if problem := why_never(found.pod_sets, queue, plans, clusters_of(snapshot)):
+        flaw = FieldError("spec.resources", problem)
+        return rejected(found, Reason.REQUEST_LARGER_THAN_ANY_NODE, [flaw]), None
     needed = needed_service(found.options)
     if needed and not clusters_with_service(snapshot, needed):
         message = driver_of(found.options).without_service

@@ -10,6 +10,7 @@ from sluice.core.clusters.capacity import MANAGED, CapacityView, Pool, plan, rea
 from sluice.core.clusters.fallback import hopeless
 from sluice.core.clusters.inventory import free_by_pool
 from sluice.core.clusters.launches import lessons
+from sluice.core.clusters.machine_sizes import wanted_types
 from sluice.core.clusters.quarantine import Ban
 from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.indexes import pending_key
@@ -23,6 +24,7 @@ from sluice.ports import (
     Clusters,
     Commands,
     Document,
+    MachineSizes,
     Nodes,
     Offerings,
     Pools,
@@ -63,6 +65,7 @@ class Provision:
     commands: Commands
     nodes: Nodes
     clock: Clock
+    sizes: MachineSizes
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
 
     def __call__(self, name: str) -> Provisioned:
@@ -112,7 +115,10 @@ class Provision:
                 return None, []
             raise
         events, _ = cluster.list("Event", field=REFUSED_PURCHASES, namespace=EVENTS_NAMESPACE)
-        return [read_pool(each, claims) for each in documents], events
+        pools = [
+            read_pool(each, claims, self.sizes.matching(wanted_types(each))) for each in documents
+        ]
+        return pools, events
 
     def view(
         self,

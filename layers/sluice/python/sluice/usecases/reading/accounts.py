@@ -288,6 +288,8 @@ def _planned(plan: PoolPlan | None, now: int) -> Json:
         "setByOthers": list(plan.theirs),
         "closed": closed and reason(closed.reason, closed.message) | {"until": closed.until},
     }
+    if plan.largest:
+        view["largest"] = [str(size) for size in plan.largest]
     if plan.limit is not None:
         view["limitCpu"] = format_quantity("cpu", plan.limit)
     return view

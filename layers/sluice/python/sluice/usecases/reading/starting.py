@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.capacity import closed_flavors
+from sluice.core.clusters.machine_sizes import why_never
 from sluice.core.lifecycle import pods_ready
 from sluice.core.lifecycle.record import Workload, phase
 from sluice.core.migrations.interruption import epoch_ms
 from sluice.core.values.reasons import Reason
 from sluice.errors import ClusterError
+from sluice.usecases.configuration import clusters_of, configured, plans_of
 from sluice.usecases.running.pods_ready import rules_of
 from sluice.usecases.views import Json, reason
 
@@ -37,6 +39,11 @@ def starting(query: Query, workload: Workload) -> Json:
         named = [{**pod, **said.get(pod["pod"], {})} for pod in unplaced]
         told |= {"unplacedPods": named, "pods": len(pods)}
         unplaced = named
+    if (unplaced or not pods) and (never := _never(query, workload)):
+        told |= {"wouldHelp": ["smaller pods, or more of them: submit it anew"]}
+        headline = f"It can never run as it is: {never}"
+        why = reason(Reason.REQUEST_LARGER_THAN_ANY_NODE, never)
+        return told | {"headline": headline, "reason": why}
     closed = closed_flavors(query.pools.plans(workload.cluster), now)
     for flavor in sorted(workload.reservation.flavors):
         if (why := closed.get(flavor)) and (unplaced or not pods):
@@ -67,6 +74,14 @@ def _unplaced(unplaced: Sequence[Json], pods: Sequence[Document], told: Json) ->
         "reason": reason(Reason.WAITING_FOR_NODE, message),
         "wouldHelp": helps,
     }
+
+
+def _never(query: Query, workload: Workload) -> str:
+    """Which of its pods no machine can hold; empty: none."""
+    snapshot = query.catalog.snapshot()
+    queue = configured(snapshot).queues.cluster_queues.get(workload.cq)
+    plans = plans_of(snapshot, query.pools)
+    return why_never(workload.pod_sets, queue, plans, clusters_of(snapshot)) if queue else ""
 
 
 def _deadline(query: Query, workload: Workload, now: int) -> Json:

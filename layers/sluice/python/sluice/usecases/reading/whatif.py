@@ -15,7 +15,7 @@ from sluice.core.passes.flavor_room import list_flavor_rooms, tree_in_use
 from sluice.core.passes.scheduler_state import build_scheduler
 from sluice.core.values.plain import to_plain
 from sluice.usecases.admitting.submit import placed
-from sluice.usecases.configuration import configured
+from sluice.usecases.configuration import configured, plans_of
 from sluice.usecases.reading.explain import about_quota, would_help
 from sluice.usecases.request_errors import InvalidError
 from sluice.usecases.views import Json
@@ -68,7 +68,7 @@ class WhatIf:
         judged = submission(item, tenant=tenant, key="dry-run", now_ms=self.query.clock.now())
         if not isinstance(judged, Accepted):
             return {"result": REFUSED, "errors": list(judged.errors)}
-        workload, _ = placed(judged, snapshot)
+        workload, _ = placed(judged, snapshot, plans_of(snapshot, self.query.pools))
         if workload.state is State.REJECTED:
             return {"result": REFUSED, "errors": to_plain(workload.errors)}
         config = configured(snapshot)
