@@ -117,7 +117,7 @@ FUNCTIONS = (
             "Workloads/inbox": ("Query",),
             "Manifests": ("PutItem",),
             "Catalog": _CATALOG,
-            "Nodes": ("PutItem", "UpdateItem", "BatchWriteItem", "Query"),
+            "Nodes": ("GetItem", "PutItem", "UpdateItem", "BatchWriteItem", "Query"),
             "Migrations": ("GetItem", "PutItem", "UpdateItem"),
             "Timeline": ("BatchWriteItem",),
         },
