@@ -129,6 +129,7 @@ def test_no_action_is_a_wildcard_and_no_resource_but_for_actions_that_take_none(
                     {"xray:PutTraceSegments", "xray:PutTelemetryRecords"},
                     {
                         "ec2:DescribeInstances",
+                        "ec2:DescribeInstanceTypes",
                         "ec2:DescribeSpotPriceHistory",
                         "pricing:GetProducts",
                     },
