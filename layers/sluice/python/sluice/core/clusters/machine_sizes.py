@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sluice.core.values.quantity import format_quantity
 
 if TYPE_CHECKING:
-    from sluice.core.clusters.capacity import PoolPlan
     from sluice.core.config.model import ClusterQueue
     from sluice.core.lifecycle.record import PodSet
 
@@ -48,6 +47,18 @@ class MachineSize:
         devices = "".join(f", {count} {name}" for name, count in sorted(self.devices.items()))
         memory = format_quantity("memory", self.memory)
         return f"{self.type} ({format_quantity('cpu', self.cpu)} cpu, {memory}{devices})"
+
+
+class KnownPool(Protocol):
+    """What of a NodePool's plan counts here."""
+
+    @property
+    def flavors(self) -> Sequence[str]: ...
+
+    @property
+    def largest(self) -> Sequence[MachineSize]:
+        """The largest types that it may buy; none: nobody knows."""
+        ...
 
 
 def counts(resource: str) -> bool:
@@ -110,7 +121,7 @@ def largest(pool: Document, machines: Iterable[MachineSize]) -> tuple[MachineSiz
 def why_never(
     pod_sets: Sequence[PodSet],
     queue: ClusterQueue,
-    plans: Mapping[str, Sequence[PoolPlan]],
+    plans: Mapping[str, Sequence[KnownPool]],
     offers: Mapping[str, Sequence[str]],
 ) -> str:
     """Which pod no machine of the queue's flavors can ever hold, and the largest; empty: none.
@@ -137,7 +148,7 @@ def why_never(
 
 
 def _sizes_of(
-    flavor: str, plans: Mapping[str, Sequence[PoolPlan]], offers: Mapping[str, Sequence[str]]
+    flavor: str, plans: Mapping[str, Sequence[KnownPool]], offers: Mapping[str, Sequence[str]]
 ) -> list[MachineSize] | None:
     """The largest machines of a flavor on any cluster; None: nobody knows."""
     found: list[MachineSize] = []
