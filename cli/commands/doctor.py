@@ -54,10 +54,15 @@ class Finding:
 def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     """Check settings, credentials, the api, queues, configuration and clusters.
 
-    Exit code 1 if anything failed.
+    Exit code 1 if anything failed. A canary runs all the same.
     """
+    examine(app, canary, image, output)
+
+
+def examine(app: App, canary: str | None, image: str, output: str) -> None:
+    """Raises CommandExit if anything failed, after the canary."""
     findings: list[Json] = []
-    for check in (_settings, _credentials, _invocation, _concurrency, _queues, _api):
+    for check in CHECKS:
         try:
             findings += [asdict(finding) for finding in check(app)]
         except SluiceClientError as error:
@@ -67,9 +72,12 @@ def doctor(app: App, *, canary: str | None, image: str, output: str) -> None:
     rows(findings, COLUMNS, output, name="check")
     if failed:
         hint(f"{len(failed)} checks failed")
-        raise CommandExit(ExitCode.ERROR)
     if canary:
+        if failed:
+            hint(f"the canary runs nevertheless, in {canary}: it tells whether work gets through")
         _canary(app, canary, image)
+    if failed:
+        raise CommandExit(ExitCode.ERROR)
 
 
 def _settings(app: App) -> Iterator[Finding]:
@@ -205,3 +213,6 @@ def _canary(app: App, queue: str, image: str) -> None:
         transport="sqs",
         output="table",
     )
+
+
+CHECKS = (_settings, _credentials, _invocation, _concurrency, _queues, _api)

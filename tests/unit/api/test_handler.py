@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sluice.core.clusters.capacity import Closure, PoolPlan
 from sluice.core.lifecycle.faults import Fault
+from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.values.reasons import Reason
 
 from functions.api import handler
@@ -355,3 +357,19 @@ def test_d5_thousands_of_digits_are_refused(path: str, name: str) -> None:
     for digits in ("9" * 5_000, "9" * 17):
         status, _ = plane.call("GET", f"/passes/all/{digits}")
         assert 400 <= status < 500
+
+
+@pytest.mark.parametrize(("seen_after_ms", "result"), [(-1, "fail"), (1, "warn")])
+def test_doctor_tells_what_was_from_what_is(seen_after_ms: int, result: str) -> None:
+    plane = ControlPlane()
+    fault = replace(a_fault(plane, "act", "batch-1"), code="PLATFORM:ClusterUnreachable")
+    plane.faults.note(fault)
+    row = InventoryRow(instance="i-1", seen_at=fault.at + seen_after_ms)
+    plane.nodes.put_many("batch-1", [row])
+    plane.clock.pass_ms(30_000)
+
+    lines = plane.call("GET", "/doctor", ADMIN)[1]["items"]
+
+    (line,) = [line for line in lines if line["check"] == "function act (batch-1)"]
+    assert line["result"] == result
+    assert ("it worked again 29 s ago" in line["message"]) is (result == "warn")

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cli.commands import doctor
+from cli.errors import CommandExit
 
 
 class Lambda:
@@ -67,3 +68,23 @@ def test_a11_doctor_warns_of_an_account_that_runs_few_functions_at_once(
 
     assert (found.check, found.result, found.message) == ("concurrency", result, message)
     assert bool(found.advice) == (result == "warn")
+
+
+@pytest.mark.parametrize("result", ["ok", "fail"])
+def test_l7_the_canary_runs_also_where_a_check_failed_and_doctor_still_says_so(
+    result: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = list[str]()
+    found = doctor.Finding("function observe (batch-1)", result, "90 s ago")
+    monkeypatch.setattr(doctor, "CHECKS", (lambda _: [found],))
+    monkeypatch.setattr(doctor, "_canary", lambda _app, queue, _image: ran.append(queue))
+    app: Any = SimpleNamespace()
+
+    if result == "fail":
+        with pytest.raises(CommandExit):
+            doctor.examine(app, "team/research", "busybox", "table")
+        assert "the canary runs nevertheless" in capsys.readouterr().err
+    else:
+        doctor.examine(app, "team/research", "busybox", "table")
+
+    assert ran == ["team/research"]

@@ -16,6 +16,7 @@ from sluice.usecases.views import Json
 
 if TYPE_CHECKING:
     from sluice.core.clusters.capacity import PoolPlan
+    from sluice.core.lifecycle.faults import Fault
     from sluice.ports import CatalogSnapshot
     from sluice.usecases.callers import Authority
     from sluice.usecases.reading.query import Query
@@ -54,7 +55,17 @@ class Checkup:
             if fault.recent(now):
                 where = f"function {fault.function}" + (f" ({fault.subject})" * bool(fault.subject))
                 message = f"{(now - fault.at) // 1_000} s ago: {fault.message}"
-                yield _line(where, FAIL, message, ADVICE.get(fault.code, ""))
+                if (healed := self._healed_at(fault)) > fault.at:
+                    worked = f"over since: it worked again {(now - healed) // 1_000} s ago"
+                    yield _line(where, WARN, f"{message} ({worked})")
+                else:
+                    yield _line(where, FAIL, message, ADVICE.get(fault.code, ""))
+
+    def _healed_at(self, fault: Fault) -> int:
+        """When what failed was seen to work last (epoch ms); 0: nobody knows."""
+        if fault.code == Reason.CLUSTER_UNREACHABLE or fault.function == "observe":
+            return counted_at(self.query.nodes, fault.subject)
+        return 0
 
     def _observed(self, snapshot: CatalogSnapshot) -> Iterator[Json]:
         now = self.query.clock.now()
