@@ -198,7 +198,6 @@ class MemoryControlPlane:
             commands=self.commands,
             nodes=self.nodes,
             archive=self.logs,
-            catalog=self.catalog,
             leases=self.leases,
             prices=FixedPrices(),
             clock=self.clock,

@@ -199,6 +199,7 @@ CAPACITY: Final = items(
             "flavors": TEXTS,
             "demandCpu": TEXT,
             "limitCpu": TEXT,
+            "largest": TEXTS,
             "setByOthers": TEXTS,
             "closed": or_null(OPEN),
         },
@@ -329,7 +330,8 @@ STATUS: Final = obj(
 WHY: Final = obj(
     {
         "placed": TEXT,
-        "unplacedPods": array(obj(pod=TEXT, waitedMs=WHOLE, message=TEXT)),
+        "unplacedPods": array(obj({"karpenter": TEXT}, pod=TEXT, waitedMs=WHOLE, message=TEXT)),
+        "podsReady": obj(timeoutMs=WHOLE, until=WHOLE, leftMs=WHOLE),
         "pods": WHOLE,
         "quota": array(
             obj(

@@ -452,7 +452,6 @@ def observe() -> Observe:
         commands=commands(),
         nodes=nodes(),
         archive=logs(),
-        catalog=catalog(),
         leases=leases(),
         prices=prices(),
         clock=clock(),

@@ -238,7 +238,6 @@ def compose_observe(
     order_checkpoints: OrderCheckpoints,
     detect_lost_nodes: DetectLostNodes,
     submit: Submit,
-    catalog: Catalog,
     pool: ThreadPoolExecutor | None = None,
 ) -> Observe:
     """The use case with its parts, which share the archive of logs and the list of problems."""
