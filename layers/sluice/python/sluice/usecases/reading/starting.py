@@ -42,8 +42,8 @@ def starting(query: Query, workload: Workload) -> Json:
     if (unplaced or not pods) and (never := _never(query, workload)):
         told |= {"wouldHelp": ["smaller pods, or more of them: submit it anew"]}
         headline = f"It can never run as it is: {never}"
-        why = reason(Reason.REQUEST_LARGER_THAN_ANY_NODE, never)
-        return told | {"headline": headline, "reason": why}
+        told |= {"reason": reason(Reason.REQUEST_LARGER_THAN_ANY_NODE, never)}
+        return told | {"headline": headline}
     closed = closed_flavors(query.pools.plans(workload.cluster), now)
     for flavor in sorted(workload.reservation.flavors):
         if (why := closed.get(flavor)) and (unplaced or not pods):
