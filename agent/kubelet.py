@@ -32,7 +32,10 @@ class Kubelet:
     token: str
 
     def checkpoint(self, namespace: str, pod: str, container: str, *, seconds: int) -> Path:
-        """Save a running container, which goes on. Raises CheckpointRefusedError, OSError."""
+        """Save a running container, which goes on. Raises CheckpointRefusedError, OSError.
+
+        A process node answers with a pipe; kubelets do not know the word and write a file.
+        """
         path = "/".join(quote(part) for part in (namespace, pod, container))
         trusted = ssl.create_default_context(cafile=self.authority)
         # The certificate names the node, not the address that it is reached by.
@@ -47,7 +50,7 @@ class Kubelet:
         try:
             connection.request(
                 "POST",
-                f"/checkpoint/{path}?timeout={seconds}",
+                f"/checkpoint/{path}?timeout={seconds}&stream=true",
                 headers={"Authorization": f"Bearer {self.token}"},
             )
             answer = connection.getresponse()

@@ -12,7 +12,7 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,15 +37,18 @@ class Repository:
     reference: str
     authorization: str = ""  # the value of the header, empty for none
 
-    def push(self, tag: str, archive: Path, container: str) -> str:
-        """Store the archive under a tag; returns the image's name. Raises PushRefusedError."""
+    def push(self, tag: str, archive: Path, container: str, digest: Callable[[], str]) -> str:
+        """Store the archive under a tag; returns the image's name. Raises PushRefusedError.
+
+        `digest` waits for the SHA-256 of the archive (hexadecimal), which somebody else reads too.
+        """
         host, _, name = self.reference.partition("/")
         plain = host.partition(":")[0] in {"127.0.0.1", "localhost"}
         kind = http.client.HTTPConnection if plain else http.client.HTTPSConnection
         connection = kind(host, timeout=SECONDS)
         try:
             push = _Push(connection, name, self.authorization)
-            layers = [push.layer(archive)]
+            layers = [push.layer(archive, digest)]
             if corrected := push.base_named_here(archive, host):
                 layers.append(push.document(corrected, LAYER))
             rootfs = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
@@ -79,15 +82,15 @@ class _Push:
         self._name = name
         self._headers = {"Authorization": auth} if auth else {}
 
-    def layer(self, archive: Path) -> dict[str, Any]:
-        with archive.open("rb") as file:
-            digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    def layer(self, archive: Path, digest: Callable[[], str]) -> dict[str, Any]:
+        """Sent before its digest is known, which names it at the end."""
         size = archive.stat().st_size
-        where = self._begin(digest)
-        if where:
-            with archive.open("rb") as file:
-                self._ask("PUT", where, file, {"Content-Length": str(size)})
-        return {"mediaType": LAYER, "digest": digest, "size": size}
+        where = _target(self._open())
+        with archive.open("rb") as file:
+            _, where = self._ask("PATCH", where, file, {"Content-Length": str(size)})
+        named = f"sha256:{digest()}"
+        self._ask("PUT", _target(where, named), None, {"Content-Length": "0"})
+        return {"mediaType": LAYER, "digest": named, "size": size}
 
     def document(self, data: bytes, kind: str) -> dict[str, Any]:
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
@@ -125,11 +128,12 @@ class _Push:
         status, _ = self._ask("HEAD", blob, None, {}, accepted=(200, 404))
         if status == http.HTTPStatus.OK:
             return None
+        return _target(self._open(), digest)
+
+    def _open(self) -> str:
+        """Where a new upload goes."""
         path = f"/v2/{self._name}/blobs/uploads/"
-        _, location = self._ask("POST", path, None, {"Content-Length": "0"})
-        parts = urlsplit(location)
-        query = f"{parts.query}&" if parts.query else ""
-        return f"{parts.path}?{query}digest={digest}"
+        return self._ask("POST", path, None, {"Content-Length": "0"})[1]
 
     def _ask(
         self,
@@ -149,3 +153,10 @@ class _Push:
         if answer.status not in accepted:
             raise PushRefusedError(f"{method} {path}: HTTP {answer.status} {text[:300]}".rstrip())
         return answer.status, answer.headers.get("Location", "")
+
+
+def _target(location: str, digest: str = "") -> str:
+    """Path and query of an address, with a digest that ends an upload."""
+    parts = urlsplit(location)
+    query = "&".join(filter(None, (parts.query, digest and f"digest={digest}")))
+    return f"{parts.path}?{query}" if query else parts.path

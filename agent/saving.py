@@ -1,7 +1,6 @@
 """What becomes of one order: a dump in S3 and in the registry, or a signal."""
 
 import contextlib
-import hashlib
 import tarfile
 import time
 from collections.abc import Callable
@@ -17,14 +16,9 @@ from agent.kubelet import CheckpointRefusedError
 from agent.orders import CONNECTIONS, REFUSE, Order
 from agent.registry import PushRefusedError
 from agent.signals import UnheardError, tell
+from agent.upload import Uploads, upload
 
 DUMP_SECONDS = 600  # where no machine goes away
-
-
-class Uploads(Protocol):
-    """The part of an S3 client that is needed; raises what it likes."""
-
-    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None: ...  # noqa: N803 - boto3's names
 
 
 class CheckpointEndpoint(Protocol):
@@ -36,7 +30,7 @@ class CheckpointEndpoint(Protocol):
 class ImageRepository(Protocol):
     """See `agent.registry`."""
 
-    def push(self, tag: str, archive: Path, container: str) -> str: ...
+    def push(self, tag: str, archive: Path, container: str, digest: Callable[[], str]) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,8 @@ class Saver:
     uploads: Uploads
     repository: Callable[[], ImageRepository | None]  # asked each time, as credentials expire
     failures: tuple[type[Exception], ...]  # of `kubelet`, `uploads` and `repository`
-    host: Path = criu_log.HOST  # where the root of the machine is seen
     holds: HeldRuns = field(default_factory=HeldRuns)
+    host: Path = criu_log.HOST  # where the root of the machine is seen
 
     def save(self, order: Order) -> str:
         """The answer to an order, whatever becomes of it."""
@@ -106,12 +100,11 @@ class Saver:
             return order.failed(why, at=at)
         hold.stop()
         try:
-            size = archive.stat().st_size
             with ThreadPoolExecutor(2) as beside:
-                pushed = beside.submit(self._push, order.tag(at), archive, container)
-                summed = beside.submit(_digest, archive)
-                self.uploads.upload_file(str(archive), bucket, key)
-                image, digest = pushed.result(), summed.result()
+                storing = beside.submit(upload, archive, self.uploads, bucket, key)
+                digest = lambda: storing.result().digest  # noqa: E731 - once it is all read
+                pushed = beside.submit(self._push, order.tag(at), archive, container, digest)
+                stored, image = storing.result(), pushed.result()
         except failures as error:
             hold.release()
             return order.failed(f"its checkpoint could not be kept: {error}", at=at)
@@ -122,17 +115,17 @@ class Saver:
         return order.saved(
             uri=f"s3://{bucket}/{key}",
             image=image,
-            size=size,
-            digest=digest,
+            size=stored.size,
+            digest=stored.digest,
             seconds=seconds,
             at=hold.traced_at or at,
             held_at=hold.held_at,
         )
 
-    def _push(self, tag: str, archive: Path, container: str) -> str:
+    def _push(self, tag: str, archive: Path, container: str, digest: Callable[[], str]) -> str:
         """The image that a runtime restores; empty where nodes restore the archive itself."""
         repository = self.repository()
-        return repository.push(tag, archive, container) if repository else ""
+        return repository.push(tag, archive, container, digest) if repository else ""
 
 
 def _open_connections(order: Order) -> int:
@@ -142,8 +135,3 @@ def _open_connections(order: Order) -> int:
 
 def _seconds_left(order: Order) -> int:
     return order.deadline // 1000 - int(time.time()) if order.deadline else DUMP_SECONDS
-
-
-def _digest(archive: Path) -> str:
-    with archive.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,34 +1,45 @@
 """Checkpoint archives: the processes of one container with its pod's folder, in one tar file.
 
-    config.dump   JSON: whose processes, and the mounts that they must find again
+    config.dump, dump.log   whose processes (JSON) with their mounts, and what CRIU said
     checkpoint/   CRIU's images with its log and statistics
     pod/          the container's layer, volumes and logs as they were while it was frozen
-    dump.log, stats-dump   as in the kubelet's archives
+    stats-dump    as in the kubelet's archives
 
 The archive holds process memory, Secrets included.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import logging
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local.node.criu import Criu, CriuError, DumpRequest
+from local.node.download import fetch
 from local.node.folders import SAVED, PodFolder
-from local.node.s3_volume import ONE_THREAD, Buckets
+from local.node.s3_volume import Buckets
 
+log = logging.getLogger(__name__)
 DRIVER = "sluice.dev/checkpoint-driver"
 XATTRS = ("--xattrs", "--xattrs-include=*")  # overlayfs marks folders of a layer by them
 DRIVERS = ("kubelet", "cedana")
 """Those that save processes."""
+LAST = "stats-dump"
+"""The last member of an archive: with it the archive is whole."""
+PACK_SECONDS = 900.0
+"""A pipe that nobody reads is given up."""
 RESTORE_FROM = "sluice.dev/restore-from"
 RESTORE_DIGEST = "sluice.dev/restore-sha256"
 CONNECTIONS = "sluice.dev/checkpoint-connections"
@@ -92,8 +103,13 @@ async def save(
     *,
     closes_connections: bool,
     timeout_seconds: float | None,
+    streamed: bool = False,
 ) -> Path:
-    """Saves a running container; returns the archive. Raises CriuError; it runs on in any case."""
+    """Saves a running container; returns the archive. Raises CriuError; it runs on in any case.
+
+    A `streamed` archive is a pipe that is filled while it is read, so that there is no copy of the
+    images on disk; it has to be read soon, and once.
+    """
     if criu.program is None:
         raise CriuError(f"this node cannot save processes: {criu.reason}")
     stem = f"checkpoint-{saved.pod}_{saved.namespace}-{saved.container}-{saved.saved_at}"
@@ -115,20 +131,50 @@ async def save(
             timeout_seconds=timeout_seconds,
         )
         await criu.dump(pid, images, request)
-        return await asyncio.to_thread(_pack, draft, saved, archive)
-    finally:
+        _describe(draft, saved)
+    except BaseException:
         await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
-
-
-def _pack(draft: Path, saved: Saved, archive: Path) -> Path:
-    (draft / "config.dump").write_text(json.dumps(asdict(saved)))
-    for name in ("dump.log", "stats-dump"):
-        shutil.copy(draft / "checkpoint" / name, draft / name)
+        raise
+    if streamed:
+        os.mkfifo(archive, 0o600)
+        task = asyncio.create_task(_pack(draft, archive))
+        _streams.add(task)
+        task.add_done_callback(_ended)
+        return archive
     partial = archive.with_suffix(".part")
     partial.touch(0o600)
-    members = ["config.dump", "dump.log", "stats-dump", "checkpoint", "pod"]
-    subprocess.run(["tar", *XATTRS, "-C", str(draft), "-cf", str(partial), *members], check=True)
+    await _pack(draft, partial)
     return partial.replace(archive)
+
+
+_streams: set[asyncio.Task[None]] = set()
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _streams.discard(task)
+    if not task.cancelled() and (error := task.exception()):
+        log.warning("an archive was not read to its end: %s", error)
+
+
+def _describe(draft: Path, saved: Saved) -> None:
+    (draft / "config.dump").write_text(json.dumps(asdict(saved)))
+    for name in ("dump.log", LAST):
+        shutil.copy(draft / "checkpoint" / name, draft / name)
+
+
+async def _pack(draft: Path, target: Path) -> None:
+    """Writes the archive into a file or a pipe, and removes the draft. Raises CriuError."""
+    members = ["config.dump", "dump.log", "checkpoint", "pod", LAST]
+    command = ["tar", *XATTRS, "-C", str(draft), "-cf", str(target), *members]
+    process = await asyncio.create_subprocess_exec(*command)
+    try:
+        if code := await asyncio.wait_for(process.wait(), PACK_SECONDS):
+            raise CriuError(f"tar ended with {code}")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
 
 
 def moment() -> str:
@@ -149,42 +195,60 @@ def unpack(
     its pod is `stopped`.
     """
 
-    def proceed(_received: int) -> None:
+    def proceed() -> None:
         if stopped():
             raise StoppedError(f"stopped before {source} was here")
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, mode=0o700)
-    tar = Path(source)
-    if source.startswith("s3://"):
-        tar = folder / "archive.tar"
-        address = urlsplit(source)
-        key = address.path.removeprefix("/")
-        try:
-            buckets.client(None).download_file(
-                address.netloc, key, str(tar), Callback=proceed, Config=ONE_THREAD
-            )
-        except (BotoCoreError, ClientError) as error:
-            raise RestoreError(f"{source}: {error}") from error
+    address = urlsplit(source)
     try:
-        if digest and digest != _digest(tar):
+        with _unpacking(folder) as sink:
+            if address.scheme == "s3":
+                key = address.path.removeprefix("/")
+                found = fetch(buckets.client(None), address.netloc, key, sink, proceed)
+            else:
+                found = _copied(Path(source), sink)
+        if digest and digest != found:
             raise RestoreError(f"{source} is not the archive that belongs to its set")
-        subprocess.run(
-            ["tar", *XATTRS, "-C", str(folder), "-xpf", str(tar)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
         saved = Saved(**json.loads((folder / "config.dump").read_text()))
-    except subprocess.CalledProcessError as error:
-        raise RestoreError(f"{source}: {error.stderr.strip()}") from error
+        if not (folder / LAST).exists():
+            raise RestoreError(f"{source} ends before its end")
+    except (BotoCoreError, ClientError) as error:
+        raise RestoreError(f"{source}: {error}") from error
     except (OSError, ValueError, TypeError) as error:
         raise RestoreError(f"{source} is no checkpoint of a process node: {error}") from error
-    if source.startswith("s3://"):
-        tar.unlink()
     return Archive(folder, saved)
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+@contextlib.contextmanager
+def _unpacking(folder: Path) -> Iterator[BinaryIO]:
+    """What is written is unpacked at once. Raises OSError if it is no archive."""
+    command = ["tar", *XATTRS, "-C", str(folder), "-xpf", "-"]
+    with tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=words)
+        sink = cast("BinaryIO", process.stdin)
+        try:
+            with contextlib.suppress(BrokenPipeError):  # its exit code says more
+                yield sink
+                sink.close()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                sink.close()
+            code = process.wait()
+        if code:
+            words.seek(0)
+            raise OSError(words.read().decode(errors="replace").strip())
+
+
+def _copied(archive: Path, sink: BinaryIO) -> str:
+    """Returns the SHA-256 of the archive (hexadecimal)."""
+    total = hashlib.sha256()
+    with archive.open("rb") as file:
+        while data := file.read(1 << 20):
+            total.update(data)
+            sink.write(data)
+    return total.hexdigest()

@@ -110,7 +110,11 @@ class KubeletApi:
             return Response(404, f"container {container!r} of {name!r} not found\n".encode())
         seconds = float(request.query.get("timeout") or 0)
         try:
-            archive = await run.save(container, seconds if seconds > 0 else None)
+            archive = await run.save(
+                container,
+                seconds if seconds > 0 else None,
+                streamed=request.query.get("stream") == "true",
+            )
         except (CriuError, OSError, subprocess.SubprocessError) as error:
             return Response(500, f"checkpointing of {namespace}/{name} failed: {error}\n".encode())
         return Response.json({"items": [str(archive)]})

@@ -319,7 +319,9 @@ class ProcessPod(PodRun):
         found: dict[str, str] = self.pod["metadata"].get("annotations", {})
         return found
 
-    async def save(self, container: str, timeout_seconds: float | None) -> Path:
+    async def save(
+        self, container: str, timeout_seconds: float | None, *, streamed: bool = False
+    ) -> Path:
         """Saves a running container, which runs on; returns the archive. Raises CriuError."""
         course, process = self.state.container(container), self.processes.get(container)
         if course is None or process is None:
@@ -355,6 +357,7 @@ class ProcessPod(PodRun):
                 closes_connections=self.annotations.get(checkpoint.CONNECTIONS)
                 != checkpoint.REFUSE,
                 timeout_seconds=timeout_seconds,
+                streamed=streamed,
             )
 
     async def _take_over(self, source: str) -> None:

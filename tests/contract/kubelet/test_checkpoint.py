@@ -1,7 +1,7 @@
 """The `kubelet` driver's whole path: order, kubelet, S3, image, registry, another node."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -53,12 +53,34 @@ def job(
     known_to_agent: bool = False,
 ) -> str:
     """A pod as Sluice renders it; without `known_to_agent` its processes are not held."""
+    return pod_of(
+        cluster,
+        ["python3", "-c", script],
+        workload,
+        image,
+        marks,
+        known_to_agent=known_to_agent,
+        memory="256Mi",
+    )
+
+
+def pod_of(
+    cluster: Cluster,
+    command: Sequence[str],
+    workload: str,
+    image: str = "python:3.11",
+    marks: Mapping[str, str] | None = None,
+    *,
+    known_to_agent: bool = True,
+    memory: str = "512Mi",
+    security: Mapping[str, Any] | None = None,
+) -> str:
     container = {
         "name": "main",
         "image": image,
-        "command": ["python3", "-c", script],
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": RESTRICTED,
+        "command": list(command),
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": memory}},
+        "securityContext": RESTRICTED | (security or {}),
         "env": [{"name": "SLUICE_WORKLOAD_ID", "value": workload}] if known_to_agent else [],
     }
     return cluster.run_pod(

@@ -1,12 +1,13 @@
 """The nodes' registry, and the agent that pushes to it; needs neither root nor a kubelet."""
 
+import hashlib
 import io
 import json
 import tarfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -51,9 +52,14 @@ def archive_of(folder: Path, base: str) -> Path:
     return target
 
 
+def summed(archive: Path) -> Callable[[], str]:
+    """What the agent knows once it has uploaded the archive."""
+    return lambda: hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
 def pushed(host: str, archive: Path) -> dict[str, Any]:
     """The manifest of the archive's image."""
-    name = Repository(f"{host}/sluice/checkpoints").push("one", archive, "main")
+    name = Repository(f"{host}/sluice/checkpoints").push("one", archive, "main", summed(archive))
     assert name == f"{host}/sluice/checkpoints:one"
     found: dict[str, Any] = json.loads(fetch(f"http://{host}/v2/sluice/checkpoints/manifests/one"))
     return found
@@ -81,9 +87,10 @@ def test_a_checkpoint_that_is_removed_leaves_the_layers_of_others(
     with tarfile.open(other, "a") as tar:
         tar.addfile(tarfile.TarInfo("more"))
     repository = Repository(f"{host}/sluice/checkpoints")
-    repository.push("other", other, "main")
+    repository.push("other", other, "main", summed(other))
     before = {path.name for path in images.blobs.iterdir()}
-    image = repository.push("one", archive_of(tmp_path, base), "main")
+    archive = archive_of(tmp_path, base)
+    image = repository.push("one", archive, "main", summed(archive))
     archives = CheckpointArchives(MagicMock(), MagicMock(), "s3://bucket/checkpoints/")
     checkpoint = Checkpoint("w", 0, "", 1, CheckpointMode.KUBELET, image=image)
 

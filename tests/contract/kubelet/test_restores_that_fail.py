@@ -10,6 +10,7 @@ from sluice.core.migrations.restoring import why_not_restored
 
 from agent.registry import Repository
 from tests.contract.kubelet.test_checkpoint import BUCKET, COUNTER, answer, bucket, job, order
+from tests.contract.kubelet.test_registry import summed
 from tests.contract.node.cluster import Cluster, until
 from tests.contract.node.conftest import Machines
 from tests.records import options_of
@@ -47,7 +48,7 @@ def test_a_damaged_checkpoint_and_one_that_is_gone_are_told_from_a_slow_start(
             if "/pages-" not in member.name:
                 new.addfile(member, old.extractfile(member) if member.isfile() else None)
     repository = saved["image"].rpartition(":")[0]
-    damaged = Repository(repository).push("damaged", torn, "main")
+    damaged = Repository(repository).push("damaged", torn, "main", summed(torn))
     gone = f"{repository}:gone"
 
     for image, word in ((damaged, "criu"), (gone, "ImagePullBackOff")):

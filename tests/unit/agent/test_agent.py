@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -70,12 +70,13 @@ class FakeMachine:
         archive.write_bytes(b"12345")
         return archive
 
-    def upload_file(self, Filename: str, Bucket: str, Key: str) -> None:  # noqa: N803 - boto3's names
-        assert Path(Filename).exists()
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> None:  # noqa: N803 - boto3's names
+        assert Body == b"12345"
         self.uploaded.append((Bucket, Key))
 
-    def push(self, tag: str, archive: Path, container: str) -> str:
+    def push(self, tag: str, archive: Path, container: str, digest: Callable[[], str]) -> str:
         assert archive.exists()
+        assert digest() == sha256(b"12345").hexdigest()
         return f"repo:{tag}-{container}"
 
 

@@ -113,7 +113,7 @@ def test_a_run_whose_dump_is_lost_goes_on(
     tmp_path: Path, run: tuple[subprocess.Popen[str], int], where: str
 ) -> None:
     class Failing(FakeMachine):
-        def upload_file(self, *_: Any) -> None:  # type: ignore[override]
+        def put_object(self, **_: Any) -> None:  # type: ignore[override]
             until(lambda: state(run[0].pid) == "T")
             raise ConnectionError("the bucket is away")
 

@@ -15,6 +15,7 @@ from tests.unit.submission.builders import (
     a_pod,
     a_replicated_job,
     a_tenant,
+    a_verbatim,
     a_workload,
     accepted,
     rendered,
@@ -373,3 +374,21 @@ def gangs_of(job_set: dict[str, object]) -> list[tuple[str, str] | None]:
         size = annotations.get("sluice.dev/gang-size")
         found.append((name.replace(workload.id, "{id}"), size) if name else None)
     return found
+
+
+@pytest.mark.parametrize("own", [None, {"type": "Localhost", "localhostProfile": "mine.json"}])
+def test_pods_that_are_dumped_cannot_use_io_uring_unless_they_insist(own):
+    pod = a_pod(**({"securityContext": {"seccompProfile": own}} if own else {}))
+    document = a_verbatim(a_job(pod), checkpoint={"mode": "kubelet"})
+
+    made = rendered_pod(accepted(document, a_tenant(pod_security=PodSecurity.BASELINE)))
+
+    assert made["securityContext"]["seccompProfile"] == (own or {"type": "RuntimeDefault"})
+
+
+def test_pods_that_are_not_dumped_keep_what_they_leave_unsaid():
+    document = a_verbatim(a_job(a_pod()), checkpoint={"mode": "none"})
+
+    made = rendered_pod(accepted(document, a_tenant(pod_security=PodSecurity.BASELINE)))
+
+    assert "seccompProfile" not in made.get("securityContext", {})

@@ -109,6 +109,11 @@ class CheckpointDriver(Protocol):
     keeps: WorkKept = WorkKept.PROCESSES
     closes_connections: bool = False
     """Whether `checkpoint.connections` means anything to it."""
+    filters_calls: bool = False
+    """Whether its pods get the seccomp profile `RuntimeDefault`, unless they name another.
+
+    That profile keeps programs from io_uring, which CRIU cannot save; they do without it.
+    """
     hears_signal: bool = True
     """Whether `checkpoint.signal` means anything to it."""
     service: str = ""

@@ -16,6 +16,7 @@ from sluice.core.checkpoints.driver import (
 class KubeletCheckpoints(CheckpointDriver):
     mode = CheckpointMode.KUBELET
     closes_connections = True
+    filters_calls = True
 
     def why_not(self, pods: PodFacts, node: Capability) -> str:
         if pods.gpus:

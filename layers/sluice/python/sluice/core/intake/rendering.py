@@ -274,6 +274,9 @@ def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         pod["affinity"] = {"nodeAffinity": required}
     pod_security.harden(pod, security.level, run_as_user=security.run_as_user)
+    if driver_of(run.options).filters_calls:
+        context = pod.setdefault("securityContext", {})
+        context.setdefault("seccompProfile", {"type": "RuntimeDefault"})
     volumes = run.options.volumes
     if runtime_class := driver_of(run.options).runtime_class(pod):
         pod["runtimeClassName"] = runtime_class
