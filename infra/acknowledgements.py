@@ -63,10 +63,10 @@ ACKNOWLEDGED = (
         Acknowledged(
             rule="IAM5",
             path="ClusterAccess-*/Agent/StoreArchives",
-            finding=f"Resource::{{name}}-state:{_BUCKET}/{prefix}/*",
+            finding=f"Resource::{{name}}-state:{_BUCKET}/{objects}",
             reason=_ONE_PREFIX,
         )
-        for prefix in ("checkpoints", "logs")
+        for objects in ("checkpoints/*", "logs/*.part-*")
     ),
     Acknowledged(
         rule="IAM5",

@@ -127,7 +127,7 @@ class NodeAgent(Construct):
                     actions=["s3:PutObject", "s3:AbortMultipartUpload"],
                     resources=[
                         bucket.arn_for_objects("checkpoints/*"),
-                        bucket.arn_for_objects(f"{LOGS}*"),
+                        bucket.arn_for_objects(f"{LOGS}*.part-*"),
                     ],
                 )
             ],

@@ -23,6 +23,8 @@ WORKLOAD, GENERATION = "sluice.dev/workload", "sluice.dev/generation"
 PERIOD_SECONDS = 3.0
 LOG_BYTES = 10_000_000
 """As much of a log as the control plane stores."""
+PIECE_BYTES = 1_000_000
+"""Of a log that grows only the last piece is stored again."""
 Work = Callable[..., Awaitable[None]]
 
 
@@ -63,9 +65,11 @@ class LogUpload:
                 text = file.read(LOG_BYTES)
             if not text or self._stored.get(path) == len(text):
                 return
-            key = f"{self._prefix}{self._name}/{container}.log.gz"
-            body = gzip.compress(text, mtime=0)
-            self._buckets.client(None).put_object(Bucket=self._bucket, Key=key, Body=body)
+            stem, stored = f"{self._prefix}{self._name}/{container}", self._stored.get(path, 0)
+            for number in range(stored // PIECE_BYTES, -(-len(text) // PIECE_BYTES)):
+                piece = text[number * PIECE_BYTES : (number + 1) * PIECE_BYTES]
+                key, body = f"{stem}.part-{number:04}.gz", gzip.compress(piece, mtime=0)
+                self._buckets.client(None).put_object(Bucket=self._bucket, Key=key, Body=body)
             self._stored[path] = len(text)
         except FileNotFoundError:
             return  # it has not started

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import secrets
 from dataclasses import replace
 
 import pytest
+from sluice.adapters.s3_logs import S3Logs
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.inventory_row import DeclaredLost, Heartbeat, InventoryRow
@@ -159,6 +161,26 @@ def test_logs_are_listed_and_read_by_generation_pod_and_container(ports: Ports) 
     assert sorted(ports.logs.list("w1")) == ["0/pod-a/main", "1/pod-b/side"]
     assert ports.logs.get("w1", 1, "pod-b", "side") == "ünïcode\n".encode()
     assert ports.logs.list("nobody") == []
+
+
+def test_what_a_node_has_stored_counts_as_long_as_it_is_more(ports: Ports) -> None:
+    """Pieces that nodes store while a log grows, beside the complete one."""
+    if not isinstance(ports.logs, S3Logs):
+        pytest.skip("only the bucket has what nodes store")
+    client, bucket = ports.logs.client, ports.logs.bucket
+    for number, text in enumerate((b"one\n", b"two\n")):
+        key = f"logs/w3/0/pod/main.part-{number:04}.gz"
+        client.put_object(Bucket=bucket, Key=key, Body=gzip.compress(text))
+
+    assert ports.logs.list("w3") == ["0/pod/main"]
+    assert ports.logs.get("w3", 0, "pod", "main") == b"one\ntwo\n"
+
+    ports.logs.put_if_absent("w3", 0, "pod", "main", b"(gone)\n")
+    assert ports.logs.get("w3", 0, "pod", "main") == b"one\ntwo\n"
+
+    ports.logs.put("w3", 0, "pod", "main", b"one\ntwo\nthree\n")
+    assert ports.logs.get("w3", 0, "pod", "main") == b"one\ntwo\nthree\n"
+    assert ports.logs.list("w3") == ["0/pod/main"]
 
 
 def test_a_note_does_not_replace_an_archived_log(ports: Ports) -> None:

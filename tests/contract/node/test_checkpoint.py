@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from local.node.checkpoint import LAST
 from local.node.criu import probe
 from local.settings import default_cache
 from tests.contract.node.cluster import Cluster, until
@@ -200,7 +201,7 @@ def test_images_that_criu_cannot_restore_are_told_with_its_words(
         pages.unlink()
     torn = tmp_path / "torn.tar"
     with tarfile.open(torn, "w") as tar:
-        for member in ("config.dump", "checkpoint", "pod"):
+        for member in ("config.dump", "checkpoint", "pod", LAST):
             tar.add(tmp_path / member, member)
 
     name = counter(cluster, **{"sluice.dev/restore-from": str(torn)})

@@ -501,18 +501,20 @@ def test_logs_are_stored_as_they_grow(tmp_path: Path) -> None:
     uploader.follow(a_printing_pod(tmp_path, f"{line} F one\n{line} P half \n{line} F a line\n"))
 
     uploader.upload()
-    assert stored == {"bucket/logs/w1/2/pod-1/main.log.gz": b"one\nhalf a line\n"}
+    assert stored == {"bucket/logs/w1/2/pod-1/main.part-0000.gz": b"one\nhalf a line\n"}
 
     stored.clear()
     uploader.upload()
     assert stored == {}, "nothing has grown"
 
-    uploader.follow(a_printing_pod(tmp_path, f"{line} F one\n{line} F two\n{line} F cut off"))
+    more = f"{line} F one\n{line} F half a line\n{line} F cut off"
+    uploader.follow(a_printing_pod(tmp_path, more))
     stored.refuses = True
     uploader.upload()
     stored.refuses = False
     uploader.upload()
-    assert stored == {"bucket/logs/w1/2/pod-1/main.log.gz": b"one\ntwo\ncut off"}
+    piece = b"one\nhalf a line\ncut off"
+    assert stored == {"bucket/logs/w1/2/pod-1/main.part-0000.gz": piece}
 
     stored.clear()
     uploader.forget("uid-1")
@@ -544,3 +546,4 @@ def test_the_agent_stores_logs_where_the_control_plane_reads_them() -> None:
     assert address_of({"metadata": metadata}) == ("bucket", folder)
     assert log_key("w1", 2, "pod-1", "main") == f"{folder}pod-1/main.log.gz"
     assert short_name(f"{folder}pod-1/main.log.gz") == "2/pod-1/main"
+    assert short_name(f"{folder}pod-1/main.part-0001.gz") == "2/pod-1/main"

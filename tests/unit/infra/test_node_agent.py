@@ -108,7 +108,7 @@ def test_its_role_is_for_its_account_in_its_cluster_alone(assembly: Assembly) ->
     ("action", "reach"),
     [
         ("s3:PutObject", "/checkpoints/*"),
-        ("s3:PutObject", "/logs/*"),
+        ("s3:PutObject", "/logs/*.part-*"),
         ("sqs:SendMessage", "Notices"),
         ("ssm:GetParameter", "/clusters/batch-1/checkpoints"),
         ("ecr:PutImage", "Checkpoints"),

@@ -1,7 +1,8 @@
 """Logs of pods, kept in the bucket after the pods are gone.
 
 Where they lie: core/values/log_keys.py. How often and how much: agent/logs.py and
-usecases/running/archive_logs.py.
+usecases/running/archive_logs.py. Nodes write no complete logs, only pieces of growing ones, so that
+none replaces one by less; the longer one is read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from sluice.core.values.log_keys import log_key, short_name, workload_folder
+from sluice.core.values.log_keys import log_key, piece_prefix, short_name, workload_folder
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -44,9 +45,22 @@ class S3Logs:
         pages = self.client.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=workload_folder(workload_id)
         )
-        keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-        return [short_name(key) for key in keys]
+        keys = (entry["Key"] for page in pages for entry in page.get("Contents", []))
+        return sorted({short_name(key) for key in keys})
 
     def get(self, workload_id: str, generation: int, pod: str, container: str) -> bytes:
         key = log_key(workload_id, generation, pod, container)
+        prefix = piece_prefix(workload_id, generation, pod, container)
+        listed = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix)
+        parts = sorted(entry["Key"] for entry in listed.get("Contents", []))
+        grown = b"".join(self._read(part) for part in parts)
+        try:
+            complete = self._read(key)
+        except self.client.exceptions.NoSuchKey:
+            if not parts:
+                raise
+            return grown
+        return max(complete, grown, key=len)
+
+    def _read(self, key: str) -> bytes:
         return gzip.decompress(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())

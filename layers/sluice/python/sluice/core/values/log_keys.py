@@ -6,10 +6,14 @@ compares both.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 LOGS: Final = "logs/"
 _SUFFIX: Final = ".log.gz"
+_PIECE: Final = ".part-"
+"""Of a log that grows, as its node stores it: `.part-0000.gz` and so on, to be joined."""
+_ENDING: Final = re.compile(r"\.(log|part-\d{4})\.gz$")
 
 
 def workload_folder(workload: str) -> str:
@@ -24,6 +28,11 @@ def log_key(workload: str, generation: int, pod: str, container: str) -> str:
     return f"{generation_folder(workload, generation)}{pod}/{container}{_SUFFIX}"
 
 
+def piece_prefix(workload: str, generation: int, pod: str, container: str) -> str:
+    """How the keys of all pieces of a growing log begin."""
+    return f"{generation_folder(workload, generation)}{pod}/{container}{_PIECE}"
+
+
 def short_name(key: str) -> str:
     """`<generation>/<pod>/<container>` of a key."""
-    return key.removeprefix(LOGS).partition("/")[2].removesuffix(_SUFFIX)
+    return _ENDING.sub("", key.removeprefix(LOGS).partition("/")[2])
