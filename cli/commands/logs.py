@@ -39,7 +39,11 @@ def logs(
     pod: str,
     container: str,
 ) -> None:
-    """Print a workload's logs: from running pods, or from the archive."""
+    """Print a workload's logs: from running pods, or from the archive.
+
+    The logs of all generations are joined, with a line between them; of one that went on from a
+    dump of its processes only what was not printed before.
+    """
     found = find(app.api, workload, name, outcome=True)
     if previous:
         generation = found["generation"] - 1

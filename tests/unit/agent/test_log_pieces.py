@@ -74,7 +74,7 @@ def test_a_pod_whose_end_nobody_told_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("agent.logs.time.monotonic", lambda: now[0])
     uploader = LogUploader(StoredObjects(), (), tmp_path)
     pod = printing(tmp_path, "one")
     uploader.follow(pod)

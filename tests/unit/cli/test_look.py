@@ -344,9 +344,39 @@ def test_logs_come_from_the_archive_by_generation() -> None:
     terminal.plane.logs.put(workload_id, 1, "pod-b", "main", b"two\n")
 
     assert terminal("logs", workload_id, "-g", "0").stdout == "zero ä\n"
-    newest = terminal("logs", workload_id).stdout
-    assert newest == "[pod-a/main] one\n[pod-b/main] two\n"
+    joined = terminal("logs", workload_id).stdout
+    newest = "[pod-a/main] one\n[pod-b/main] two\n"
+    assert joined == f"zero ä\n--- generation 1 ---\n{newest}"
+    assert terminal("logs", workload_id, "-g", "1").stdout == newest
     assert terminal("logs", workload_id, "--pod", "pod-b").stdout == "two\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "joined"),
+    [
+        ("kubelet", "start\n1\n2\nlost\n--- generation 1 ---\n3\n--- generation 3 ---\n4\n"),
+        (
+            "none",
+            (
+                "start\n1\n2\nlost\n--- generation 1 ---\nstart\n1\n2\n3\n--- generation 3 ---\n"
+                "start\n1\n2\n3\n4\n"
+            ),
+        ),
+    ],
+)
+def test_what_a_dumped_run_had_printed_before_is_printed_once(mode: str, joined: str) -> None:
+    terminal = Terminal()
+    document = native("job", 1)
+    document["spec"]["checkpoint"] = {"mode": mode}
+    job = terminal.plane.send(document)
+    terminal.plane.run(job)
+    logs = terminal.plane.logs
+    logs.put(job, 0, "w-g0-x", "main", b"start\n1\n2\nlost\n")
+    logs.put(job, 1, "w-g1-y", "main", b"start\n1\n2\n3\n")
+    logs.put(job, 3, "w-g3-z", "main", b"start\n1\n2\n3\n4\n")
+
+    assert terminal("logs", job).stdout == joined
+    assert terminal("logs", job, "-g", "3").stdout == "start\n1\n2\n3\n4\n"
 
 
 def test_logs_that_are_not_there_are_told_as_such() -> None:

@@ -154,7 +154,8 @@ def _selector(text: str) -> dict[str, str]:
 def _logs(api: Api, request: FunctionUrlRequest) -> Json:
     if not request.text("pod"):
         wanted = request.number("generation") if "generation" in request.query else None
-        return api.query.logs(request.caller, request.parameters["id"], wanted)
+        every = bool(request.text("all"))
+        return api.query.logs(request.caller, request.parameters["id"], wanted, every=every)
     return api.query.log(
         request.caller,
         request.parameters["id"],

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.intake.submission import NO_QUEUE
 from sluice.core.lifecycle.happenings import story
 from sluice.core.lifecycle.indexes import blocked_key, pending_key
@@ -278,8 +279,13 @@ class Query:
             )
         return document
 
-    def logs(self, caller: Authority, reference: str, generation: int | None) -> Json:
-        """Which logs there are: by default those of the newest generation that has any."""
+    def logs(
+        self, caller: Authority, reference: str, generation: int | None, *, every: bool = False
+    ) -> Json:
+        """Which logs there are: of the newest generation that has any, or of `every` one.
+
+        One that `continues` begins with what the generation before had printed until its dump.
+        """
         workload = self.find(caller, reference)
         found = {
             (int(run), pod, container): False
@@ -290,10 +296,17 @@ class Query:
         found |= dict.fromkeys(self._live(workload), True)
         if generation is None and found:
             generation = max(key[0] for key in found)
+        dumps = driver_of(workload.options).dumps
         items = [
-            {"generation": key[0], "pod": key[1], "container": key[2], "live": live}
+            {
+                "generation": key[0],
+                "pod": key[1],
+                "container": key[2],
+                "live": live,
+                "continues": dumps and key[0] > 0,
+            }
             for key, live in sorted(found.items())
-            if key[0] == generation
+            if every or key[0] == generation
         ]
         return {"items": items}
 
