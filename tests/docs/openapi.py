@@ -47,11 +47,20 @@ ANSWERS: Final[dict[str, tuple[str, Schema]]] = {
     ),
     "GET workloads/{id}/why": ("Why it does not run, and what would help", of.WHY),
     "GET workloads/{id}/logs": (
-        "Which there are; with `pod`, `generation`, `container` the text of one from `offset`",
+        (
+            "Which there are; with `pod`, `generation`, `container` the text of one from `offset`;"
+            " with `all` those of every generation"
+        ),
         {
             "oneOf": [
                 items(
-                    obj(generation=of.WHOLE, pod=of.TEXT, container=of.TEXT, live=of.YES_NO),
+                    obj(
+                        generation=of.WHOLE,
+                        pod=of.TEXT,
+                        container=of.TEXT,
+                        live=of.YES_NO,
+                        continues=of.YES_NO,
+                    ),
                 ),
                 obj(text=of.TEXT, offset=of.WHOLE, more=of.YES_NO),
             ]

@@ -40,7 +40,7 @@ def test_it_names_what_a_route_reads_of_query_and_body() -> None:
         *("ids", "queue", "state", "name", "user", "selector", "since", "limit", "cursor")
     }
     assert set(by_name["GET workloads/{id}/logs"].read) == {
-        *("pod", "generation", "container", "offset")
+        *("pod", "generation", "container", "offset", "all")
     }
     assert by_name["POST catalog"].fields.keys() == {"documents", "dryRun"}
     assert by_name["POST catalog"].needed == {"documents"}
