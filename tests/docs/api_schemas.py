@@ -264,6 +264,7 @@ DEAD_LETTERS_OF: Final = obj(
 )
 IDENTITY: Final = obj(
     who=TEXT,
+    user=TEXT | {"description": "whom your submissions name: `user` of a workload"},
     tenant=TEXT,
     namespaces=TEXTS,
     sendsAs=TEXT,

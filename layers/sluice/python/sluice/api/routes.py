@@ -111,6 +111,7 @@ def _identity(_api: Api, request: FunctionUrlRequest) -> Json:
     who = request.caller
     return {
         "who": who.who,
+        "user": who.user,
         "tenant": who.tenant,
         "namespaces": list(who.namespaces),
         "sendsAs": who.sends_as,

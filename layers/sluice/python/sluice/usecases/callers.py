@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.config import tenants as tenant_documents
 from sluice.usecases.request_errors import ForbiddenError
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Authority:
 
     `checks` are the admission checks that the caller answers. `sends_as` is the Tenant that the
     caller's messages count as, and `home` its namespace for submissions that name none: an
-    administrator's ARN may mean one Tenant here and its account another one in a queue.
+    administrator's ARN may mean one Tenant here and its account another one in a queue. `user` is
+    whom the records of these messages name.
     """
 
     who: str
@@ -72,6 +74,7 @@ class Authority:
     checks: tuple[str, ...] = ()
     sends_as: str = ""
     home: str = ""
+    user: str = ""
 
     def may_answer(self, check: str) -> bool:
         return self.admin or check in self.checks
@@ -102,7 +105,10 @@ def authority(caller: Caller, catalog: CatalogSnapshot, *, account: str) -> Auth
     for principal in caller.principals():
         if named := by_principal.get(principal):
             submitter = by_principal.get(caller.sender, named)[0]
-            return _granted(caller.name, named[0], tenants, submitter)
+            granted = _granted(caller.name, named[0], tenants, submitter)
+            federated = tenants[submitter]["spec"].get("federatedPrincipals", ())
+            user = tenant_documents.user_of(caller.user_id or caller.account, federated)
+            return replace(granted, user=user)
     raise ForbiddenError(
         f"no Tenant names {caller.arn}",
         hint="an administrator applies a Tenant whose spec.principals lists your role",

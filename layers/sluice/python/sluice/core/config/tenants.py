@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from sluice.core.config.document import DocumentError, Fields, Flaw
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 ECR: Final = "*.dkr.ecr.*.amazonaws.com"
 _UNBOUNDED: Final = 2**31
+ROLE_ID: Final = re.compile(r"AROA[A-Z0-9]+", re.ASCII)
+PERSON: Final = re.compile(r"(?!A(?:ROA|IDA)[A-Z0-9]*$)(?!\d{12}$)[\w+=,.@-]{2,64}", re.ASCII)
+"""A session's name as STS takes it, that is not the id of another principal or account."""
 
 
 class PodSecurity(StrEnum):
@@ -35,11 +39,13 @@ class Tenant:
     `buckets` are `BUCKET/PREFIX` globs; None leaves volumes to the pods' own IAM role, and then
     no manifest is fetched from S3, since Sluice's role would do that. `checks` are the admission
     checks that the tenant answers, whosever workload they are about. `annotations` are domains
-    whose annotations its jobs may carry.
+    whose annotations its jobs may carry. `federated_principals` are those of `principals`, by
+    their `AROA…` ids, whose sessions an identity provider names: there each person is a user.
     """
 
     name: str
     principals: tuple[str, ...] = ()
+    federated_principals: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     event_sources: tuple[str, ...] = ()
     admin: bool = False
@@ -98,6 +104,19 @@ def unbounded(namespace: str) -> Tenant:
     )
 
 
+def user_of(identity: str, federated: Collection[str]) -> str:
+    """The user behind an identity of AWS, as `AROA…:session`, `AIDA…` or an account id.
+
+    Whoever may assume a role chooses the name of the session, so it counts only for `federated`
+    roles, into which an identity provider alone signs people in. For all others the user is what
+    the caller cannot choose. A person whose name is like another principal's id is not that one.
+    """
+    principal, _, session = identity.partition(":")
+    if principal in federated and PERSON.fullmatch(session):
+        return session
+    return principal
+
+
 def matches(text: str, globs: tuple[str, ...]) -> bool:
     """Whether a text matches one of the shell patterns."""
     return any(fnmatchcase(text, glob) for glob in globs)
@@ -114,6 +133,7 @@ def parse(document: Mapping[str, Any]) -> Tenant:
     tenant = Tenant(
         name=metadata.name("name", required=True),
         principals=spec.texts("principals"),
+        federated_principals=spec.texts("federatedPrincipals"),
         namespaces=spec.texts("namespaces", required=True),
         event_sources=spec.texts("eventSources"),
         admin=spec.boolean("admin", default=default.admin),
@@ -135,6 +155,10 @@ def parse(document: Mapping[str, Any]) -> Tenant:
         checks=spec.texts("checks"),
         annotations=spec.texts("annotations"),
     )
+    for number, role in enumerate(tenant.federated_principals):
+        if not ROLE_ID.fullmatch(role) or role not in tenant.principals:
+            what = "must be the id (AROA…) of a role that `principals` lists too"
+            flaws.append(Flaw("", f"spec.federatedPrincipals[{number}]", what))
     for fields in (top, metadata, spec):
         fields.close()
     if flaws:

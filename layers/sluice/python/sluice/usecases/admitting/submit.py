@@ -157,7 +157,7 @@ class Submit:
         if tenant is None:
             token = completion.token_in(message.body)
             return [Judged(message, unauthorised(message, now, task=bool(token)), None, token)]
-        by = sender_of(message)
+        by = sender_of(message, tenant)
         judged = []
         items = documents.read(message.body)
         until = self.clock.now() + MESSAGE_MS
@@ -171,7 +171,7 @@ class Submit:
             judged.append(Judged(message, replace(record, task=bool(token)), manifest, token))
         records = dependencies.linked([each.record for each in judged])
         return [
-            replace(each, record=replace(record, submitted_by=by, object=message.object))
+            replace(each, record=sent_by(by, replace(record, object=message.object)))
             for record, each in zip(records, judged, strict=True)
         ]
 
@@ -280,11 +280,13 @@ def tenant_of(message: Message, snapshot: CatalogSnapshot) -> Tenant | None:
     return known.by_principal.get(principal_of(message))
 
 
-def sender_of(message: Message) -> str:
-    """Whom the record names as its submitter."""
+def sender_of(message: Message, tenant: Tenant | None = None) -> str:
+    """Whom the record names as its submitter: nothing that a document says of its user."""
     if message.object:
         return message.sender
-    return event_source(message.body) if message.from_bus else principal_of(message)
+    if message.from_bus:
+        return event_source(message.body)
+    return tenants.user_of(message.sender, tenant.federated_principals if tenant else ())
 
 
 def principal_of(message: Message) -> str:
@@ -375,8 +377,13 @@ def placed(
             f" {MAX_RECORD_BYTES}; shorten the labels, or split the workload"
         )
         return rejected(found, Reason.SCHEMA_INVALID, [FieldError("", message)]), None
-    queued = replace(queued, shape_hash=shape_hash(queued))
     return dependencies.blocked(queued), manifest
+
+
+def sent_by(user: str, workload: Workload) -> Workload:
+    """The record with its user, who is part of its shape: a pass asks caps of users by shape."""
+    known = replace(workload, submitted_by=user)
+    return known if known.state is State.REJECTED else replace(known, shape_hash=shape_hash(known))
 
 
 def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
