@@ -53,15 +53,10 @@ def test_what_kubectl_exports_is_accepted():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("nodeSelector", {"disktype": "ssd"}),
-        ("affinity", {}),
-        ("tolerations", [{"operator": "Exists"}]),
         ("nodeName", "ip-10-0-0-1"),
         ("schedulerName", "mine"),
         ("runtimeClassName", "gvisor"),
-        ("priorityClassName", "system-node-critical"),
         ("priority", 1000),
-        ("topologySpreadConstraints", []),
         ("schedulingGates", [{"name": "x"}]),
         ("schedulingGroup", {"podGroupName": "x"}),
         ("workloadRef", {"name": "x"}),
@@ -81,10 +76,10 @@ def test_pod_fields_that_submitters_may_not_write(field, value):
     assert any(path.startswith(f"{POD}.{field}") for path in found), found
 
 
-def test_a_node_selector_is_refused_with_what_to_do_instead():
-    found = errors(a_job(a_pod(nodeSelector={"disktype": "ssd"})))
+def test_who_runs_beside_whom_is_refused_with_what_to_do_instead():
+    found = errors(a_job(a_pod(affinity={"podAntiAffinity": {}})))
 
-    assert "name a flavor in spec.placement" in found[f"{POD}.nodeSelector"]
+    assert "topologySpreadConstraints" in found[f"{POD}.affinity.podAntiAffinity"]
 
 
 @pytest.mark.parametrize(
@@ -189,12 +184,12 @@ def test_unknown_fields_are_errors_with_a_suggestion_at_every_depth():
 
 
 def test_refused_fields_of_any_shape_hide_no_other_flaw():
-    odd = {"ephemeralContainers": True, "nodeSelector": 7, "volumes": [{"name": "v", "nfs": 1}]}
+    odd = {"ephemeralContainers": True, "nodeName": 7, "volumes": [{"name": "v", "nfs": 1}]}
     found = errors(a_job(a_pod(**odd, hostPID=True)))
 
     assert set(found) == {
         f"{POD}.ephemeralContainers",
-        f"{POD}.nodeSelector",
+        f"{POD}.nodeName",
         f"{POD}.volumes[0].nfs",
         f"{POD}.hostPID",
     }

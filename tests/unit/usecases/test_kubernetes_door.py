@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import copy
+import json
+import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from sluice.core.intake.kubernetes_door import document_of
 from sluice.core.lifecycle import in_place
-from sluice.core.lifecycle.record import Intent, IntentKind, State, Workload
-from sluice.core.lifecycle.transitions import cancel_pending, reclaim
+from sluice.core.lifecycle.record import Intent, IntentKind, PodSet, State, Workload
+from sluice.core.lifecycle.transitions import cancel_pending, lose, reclaim
 from sluice.core.values.identity import workload_id
-from sluice.ports import CatalogEdit
+from sluice.core.values.plain import to_plain
+from sluice.ports import CatalogEdit, LedgerState, StreamRecord
+from sluice.usecases.admitting.submit import Message
 from sluice.usecases.fleet import beat
 
-from tests.unit.usecases.plane import NAMESPACE, Plane
+from tests.unit.usecases.plane import NAMESPACE, SENDER, Plane, admitted
 from tests.unit.usecases.world import CLUSTER, ROOT
 
 JOB: dict[str, Any] = {
@@ -164,6 +170,22 @@ def test_preemption_suspends_the_object_and_a_later_admission_starts_it_again() 
     assert "Preempted" in events(plane, job)
 
 
+def test_what_still_runs_in_a_cluster_that_was_given_up_is_stopped_before_it_runs_again() -> None:
+    plane = Plane()
+    (job,) = at_the_door(plane, a_job())
+    record = run(plane, job)
+    given_up = Intent(IntentKind.REQUEUE, "RECOVERY:ClusterLost", "gone for good")
+    assert plane.workloads.apply([lose(record, given_up)]) == [True]
+    plane.admit()(ROOT)  # gives the quota back; nobody has told the cluster
+    assert plane.kubernetes.running() == [record.id]
+
+    again = run(plane, job)
+
+    assert (again.state, again.generation) == (State.DISPATCHED, 1)
+    assert plane.kubernetes.running() == [record.id]
+    assert plane.kubernetes.started == ["train", "train"]
+
+
 def test_a_late_start_of_a_stopped_generation_changes_nothing() -> None:
     plane = Plane()
     (job,) = at_the_door(plane, a_job())
@@ -238,6 +260,20 @@ def test_a_cancelled_job_stays_suspended_for_its_owner_to_see() -> None:
     assert "Cancelled" in events(plane, job)
 
 
+def test_who_is_cancelled_while_it_waits_is_told_so_on_its_object() -> None:
+    plane = Plane()
+    (job,) = at_the_door(plane, a_job())
+    before = record_of(plane, job)
+    assert plane.workloads.apply([cancel_pending(before, "enough", plane.clock.now())]) == [True]
+
+    plane.relay_use_case()([StreamRecord(before, record_of(plane, job), plane.clock.now())])
+    for cluster, ids in plane.commands.sent:
+        plane.act()(cluster, ids)
+
+    assert events(plane, job) == ["Queued", "Cancelled"]
+    assert now(plane, job)["spec"]["suspend"] is True
+
+
 def test_its_own_end_is_seen_and_its_object_is_nobodys_to_delete() -> None:
     plane = Plane()
     (job,) = at_the_door(plane, a_job())
@@ -272,3 +308,52 @@ def test_it_runs_only_in_the_cluster_in_which_it_stands() -> None:
     run(plane, job)
 
     assert record_of(plane, job).cluster == CLUSTER
+
+
+def test_by_every_door_the_same_job_gets_the_same_record_reasons_and_runs() -> None:
+    """The command sends messages, so its door is the one of SQS."""
+    plane = Plane()
+    (job,) = at_the_door(plane, a_job())
+    plain = document_of(a_job(annotations={}))  # as its user has written it
+    envelope = {
+        "source": "blue.pipeline",
+        "detail-type": "Sluice Workload Submission",
+        "detail": plain,
+    }
+    created = record_of(plane, job).created_at
+    plane.submit()(
+        [
+            Message("by-message", SENDER, created, json.dumps(plain)),
+            Message("by-event", "", created, json.dumps(envelope), from_bus=True),
+        ]
+    )
+    ids = [record_of(plane, job).id]
+    ids += [workload_id(NAMESPACE, key) for key in ("by-message", "by-event")]
+    own = {"id", "digest", "submitted_by", "object", "shape_hash"}
+
+    told = [to_plain(plane.record(each)) for each in ids]
+    first, second, third = [{k: v for k, v in each.items() if k not in own} for each in told]
+    assert first == second == third
+    held = plane.put(admitted("holder"))
+    full = PodSet("main", 1, {"cpu": 2000})
+    plane.workloads.write(replace(held, pod_sets=(full,)))
+    plane.ledgers.ledgers[ROOT] = LedgerState(ROOT, 9, 0, {"a": {"spot|cpu": 2000}})
+    plane.admit()(ROOT)
+    refusals = json.loads(zlib.decompress(plane.ledgers.newest_pass(ROOT)["refusals"]))
+    assert set(refusals) <= set(ids)  # who is equal to another is told with it
+    assert len({tuple(refusal[:2]) for refusal in refusals.values()}) == 1
+
+    plane.ledgers.ledgers[ROOT] = LedgerState(ROOT, 10, 0, {})
+    for _ in range(4):  # there is room for two at once
+        plane.admit()(ROOT)
+        plane.act()(CLUSTER, ids)
+        for _ in range(2):  # the first look finds the machine, the second one its share of it
+            plane.look()
+        for each in map(plane.record, ids):
+            if each.state is State.DISPATCHED:
+                name = each.object.name if each.object else f"w-{each.id}-g0"
+                plane.kubernetes.finish(NAMESPACE, name)
+        plane.look()
+    assert {plane.record(each).state for each in ids} == {State.FINISHED}
+    runs = [replace(plane.record(each).runs[-1], node="", instance="") for each in ids]
+    assert runs[0] == runs[1] == runs[2]

@@ -13,6 +13,14 @@ from sluice.core.config.document import DocumentError, Fields, Flaw
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+NODE_LABELS: Final = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+TAINTS: Final = ("nvidia.com/gpu", "amd.com/gpu", "aws.amazon.com/neuron")
+"""They keep from machines with devices what needs none."""
 ECR: Final = "*.dkr.ecr.*.amazonaws.com"
 _UNBOUNDED: Final = 2**31
 ROLE_ID: Final = re.compile(r"AROA[A-Z0-9]+", re.ASCII)
@@ -41,6 +49,9 @@ class Tenant:
     checks that the tenant answers, whosever workload they are about. `annotations` are domains
     whose annotations its jobs may carry. `federated_principals` are those of `principals`, by
     their `AROA…` ids, whose sessions an identity provider names: there each person is a user.
+    `node_labels` and `taints` are globs of keys that its
+    manifests may name although no flavor of their queue has them. `default_queue` takes what names
+    no queue; empty: that is refused.
     """
 
     name: str
@@ -66,6 +77,9 @@ class Tenant:
     buckets: tuple[str, ...] | None = None
     checks: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
+    node_labels: tuple[str, ...] = NODE_LABELS
+    taints: tuple[str, ...] = TAINTS
+    default_queue: str = ""
 
     @property
     def allowed_images(self) -> tuple[str, ...]:
@@ -101,6 +115,8 @@ def unbounded(namespace: str) -> Tenant:
         secrets=("*",),
         config_maps=("*",),
         claims=("*",),
+        node_labels=("*",),
+        taints=("*",),
     )
 
 
@@ -154,6 +170,9 @@ def parse(document: Mapping[str, Any]) -> Tenant:
         buckets=spec.texts("buckets") if spec.has("buckets") else None,
         checks=spec.texts("checks"),
         annotations=spec.texts("annotations"),
+        node_labels=spec.texts("nodeLabels") if spec.has("nodeLabels") else default.node_labels,
+        taints=spec.texts("taints") if spec.has("taints") else default.taints,
+        default_queue=spec.name("defaultQueue"),
     )
     for number, role in enumerate(tenant.federated_principals):
         if not ROLE_ID.fullmatch(role) or role not in tenant.principals:

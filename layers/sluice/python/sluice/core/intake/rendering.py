@@ -11,7 +11,7 @@ from sluice.core.checkpoints.driver import Connections, RestoreNeeds
 from sluice.core.checkpoints.drivers import driver_of
 from sluice.core.intake import pod_security, reserved_names
 from sluice.core.intake.vetting import without_nulls
-from sluice.core.jobs import gang_start
+from sluice.core.jobs import gang_start, node_wishes
 from sluice.core.jobs.kind import set_at, value_at
 from sluice.core.jobs.table import kind_of, list_child_templates, list_pod_sets
 from sluice.core.lifecycle import job_status
@@ -264,15 +264,10 @@ def _pod(pod: dict[str, Any], placement: PodPlacement, run: Generation) -> None:
     pod["terminationGracePeriodSeconds"] = min(max(grace, asked), MAX_GRACE_SECONDS)
     if security.service_account:
         pod["serviceAccountName"] = security.service_account
+    pod.pop("priorityClassName", None)  # it has told the priority in the queue
     # A flavor that names its CPUs has decided already.
-    if labels := {**node_labels(run.cpu), **placement.node_labels}:
-        pod["nodeSelector"] = labels
-    if placement.tolerations:
-        pod["tolerations"] = [dict(each) for each in placement.tolerations]
-    if run.node_selector_terms:
-        terms = [copy.deepcopy(dict(term)) for term in run.node_selector_terms]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        pod["affinity"] = {"nodeAffinity": required}
+    labels = {**node_labels(run.cpu), **placement.node_labels}
+    node_wishes.place(pod, labels, placement.tolerations, run.node_selector_terms)
     pod_security.harden(pod, security.level, run_as_user=security.run_as_user)
     if driver_of(run.options).filters_calls:
         context = pod.setdefault("securityContext", {})

@@ -13,6 +13,7 @@ from sluice.core.config.spec_fields import SpecFields, amount
 from sluice.core.intake import short_form, vetting, workload_options
 from sluice.core.intake.documents import API_VERSION, Document, Malformed, valid_key
 from sluice.core.intake.pod_security import containers
+from sluice.core.intake.pod_wishes import keys_to_know, priority_of_pods, with_wishes
 from sluice.core.intake.reserved_names import (
     PRIORITY_LABELS,
     QUEUE_LABELS,
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.core.config.tenants import Tenant
+    from sluice.core.jobs.node_wishes import NodeKey
     from sluice.core.lifecycle.options import Options
 
+DEFAULT_QUEUE: Final = "default"
+"""As in Kueue, the LocalQueue of what names none; a Tenant may name another one."""
 NO_QUEUE: Final = "-"  # under this name rejected documents are listed that have no queue
 MAX_ERRORS: Final = 50
 _API_VERSIONS: Final = {
@@ -65,10 +69,13 @@ class Accepted:
     tenant: str
     digest: str
     priority_class: str | None
+    priority_field: str
     pod_sets: tuple[PodSet, ...]
     options: Options
     manifest: Mapping[str, Any]
     created_at: int
+    node_keys: tuple[NodeKey, ...] = ()
+    """Labels and taints of nodes that a flavor of its queue has to define."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +143,14 @@ def _judge(document: Document, tenant: Tenant, key: str, now_ms: int) -> Accepte
             found += _refused_by_driver(reading)
             found += _refused_by_kind(reading)
         flaws += [_at_origin(flaw, reading) for flaw in found]
-        _queue(reading.queue, namespace, _queue_path(body), flaws)
+        _queue(reading.queue, namespace, queue_path(body), flaws)
     identifier = workload_id(namespace, document.key(key))
     if reading is not None:
         flaws += _waits_for_itself(reading, identifier, name)
     if flaws or reading is None:
         return _rejected(body, flaws, tenant, document.key(key), now_ms)
+    job = vetting.without_nulls(reading.job)
+    of_pods = priority_of_pods(job, reading.path)
     return Accepted(
         id=identifier,
         name=name or f"{_generated(body)}{identifier[:5]}",
@@ -150,11 +159,13 @@ def _judge(document: Document, tenant: Tenant, key: str, now_ms: int) -> Accepte
         kind=reading.job["kind"],
         tenant=tenant.name,
         digest=digest(body),
-        priority_class=reading.priority_class,
+        priority_class=reading.priority_class or of_pods.key or None,
+        priority_field="spec.priority" if reading.priority_class else of_pods.field,
         pod_sets=pod_sets,
         options=_with_security(reading.options, tenant),
         manifest=body,
         created_at=now_ms,
+        node_keys=tuple(keys_to_know(job, reading.path, tenant)),
     )
 
 
@@ -234,7 +245,6 @@ def _compiled(spec: SpecFields, metadata: Mapping[str, Any]) -> short_form.Compi
 
 def _plain(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading | None:
     """A job whose labels and annotations say where it belongs."""
-    del tenant  # a plain manifest asks for nothing that a tenant could be refused here
     metadata = body.get("metadata")
     if not isinstance(metadata, dict):
         flaws.append(
@@ -246,6 +256,8 @@ def _plain(body: dict[str, Any], tenant: Tenant, flaws: list[Flaw]) -> _Reading 
         flaws.append(Flaw("", "metadata", "labels and annotations must be maps of text"))
         return None
     queue = _first(QUEUE_LABELS, labels)
+    if queue in (None, DEFAULT_QUEUE):
+        queue = tenant.default_queue or queue
     if queue is None:
         message = f"is missing; name the queue, for example {QUEUE_LABELS[0]}: research"
         flaws.append(Flaw("", f"metadata.labels[{QUEUE_LABELS[0]}]", message))
@@ -326,7 +338,7 @@ def _queue(queue: str, namespace: str, path: str, flaws: list[Flaw]) -> None:
         flaws.append(Flaw("", path, "is not the name of a LocalQueue"))
 
 
-def _queue_path(body: Mapping[str, Any]) -> str:
+def queue_path(body: Mapping[str, Any]) -> str:
     if body.get("kind") == "Workload":
         return "spec.queue"
     labels = _metadata(body).get("labels") or {}
@@ -341,8 +353,10 @@ def _key_path(body: Mapping[str, Any]) -> str:
 
 
 def _pod_sets(reading: _Reading, flaws: list[Flaw]) -> tuple[PodSet, ...]:
-    counted = count_pod_sets(vetting.without_nulls(reading.job), flaws, reading.path)
-    return tuple(PodSet(s.name, s.count, dict(s.requests), s.min_count) for s in counted)
+    job = vetting.without_nulls(reading.job)
+    counted = count_pod_sets(job, flaws, reading.path)
+    pods = {each.name: each.template["spec"] for each in list_pod_sets(job)}
+    return tuple(with_wishes(s, pods[s.name]) for s in counted)
 
 
 def _too_much(pod_sets: Sequence[PodSet], tenant: Tenant, path: str) -> list[Flaw]:

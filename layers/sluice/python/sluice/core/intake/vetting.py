@@ -367,6 +367,11 @@ _TENANT_RULES: Final[dict[str, Rule]] = {
     "EnvFromSource.configMapRef": _CONFIG_MAP,
     "EnvFromSource.prefix": _variable,
     "EnvFromSource.secretRef": _SECRET,
+    "NodeSelectorRequirement.operator": _anyone(
+        one_of("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+    ),
+    "Toleration.effect": _anyone(one_of("NoSchedule", "PreferNoSchedule", "NoExecute")),
+    "Toleration.operator": _anyone(one_of("Equal", "Exists")),
     "Probe.terminationGracePeriodSeconds": _anyone(between(0, MAX_GRACE_SECONDS)),
     "VolumeMount.mountPropagation": _anyone(one_of("None")),
     "Volume.configMap": _CONFIG_MAP,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from sluice.core.config.model import PodSetAssignment
+from sluice.core.config.model import LabelRequirement, PodSetAssignment, Toleration
 from sluice.core.lifecycle.options import NO_OPTIONS, Options
 from sluice.core.lifecycle.record_entries import (
     NO_REASON,
@@ -83,6 +83,9 @@ class PodSet:
     requests: Mapping[str, int]
     min_count: int | None = None
     flavors: tuple[str, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: tuple[tuple[LabelRequirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

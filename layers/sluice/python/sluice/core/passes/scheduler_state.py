@@ -109,7 +109,16 @@ def workload_info(
         id=workload.id,
         cluster_queue=workload.cq,
         pod_sets=tuple(
-            model.PodSetInfo(s.name, s.count, s.requests, s.min_count, flavors=allowed(s, choice))
+            model.PodSetInfo(
+                s.name,
+                s.count,
+                s.requests,
+                s.min_count,
+                s.node_selector,
+                s.affinity,
+                s.tolerations,
+                allowed(s, choice),
+            )
             for s in workload.pod_sets
         ),
         priority=workload.priority,

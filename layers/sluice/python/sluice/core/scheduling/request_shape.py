@@ -118,21 +118,28 @@ def _options(
     if not needed:
         return ()
     order = {name: place for place, name in enumerate(pod_set.flavors or ())}
+    known = (flavors[each.name] for each in group.flavors if each.name in flavors)
+    keys = frozenset(key for flavor in known for key in flavor.node_labels)
     return tuple(
         FlavorOption(
             quotas.name,
             tuple((r, tree.cell_index[quotas.name, r], requests[r]) for r in needed),
-            mismatch(pod_set, flavors.get(quotas.name), quotas.name),
+            mismatch(pod_set, flavors.get(quotas.name), quotas.name, keys),
         )
         for quotas in sorted(group.flavors, key=lambda each: order.get(each.name, len(order)))
     )
 
 
-def mismatch(pod_set: PodSetInfo, flavor: ResourceFlavor | None, name: str) -> str | None:
+def mismatch(
+    pod_set: PodSetInfo,
+    flavor: ResourceFlavor | None,
+    name: str,
+    keys: frozenset[str] = frozenset(),
+) -> str | None:
     """Why pods cannot run on a flavor's nodes, or None if they can.
 
-    As in Kueue, only labels that the flavor itself defines restrict; an affinity term without any
-    of them matches.
+    As in Kueue, only labels that flavors of the resource group define restrict: `keys`, besides
+    the flavor's own. An affinity term without any of them matches.
     """
     if flavor is None:
         return f"flavor {name} does not exist"
@@ -145,25 +152,30 @@ def mismatch(pod_set: PodSetInfo, flavor: ResourceFlavor | None, name: str) -> s
         if not any(toleration.tolerates(taint) for toleration in tolerations):
             return f"untolerated taint {taint.key}={taint.value}:{taint.effect} in flavor {name}"
     labels = flavor.node_labels
-    selected = all(labels[k] == v for k, v in pod_set.node_selector.items() if k in labels)
-    if not selected or not _affinity_matches(pod_set.affinity, labels):
+    keys = keys | labels.keys()
+    selected = all(labels.get(k) == v for k, v in pod_set.node_selector.items() if k in keys)
+    if not selected or not _affinity_matches(pod_set.affinity, labels, keys):
         return f"flavor {name} does not match the node affinity"
     return None
 
 
 def _affinity_matches(
-    terms: tuple[tuple[LabelRequirement, ...], ...], labels: Mapping[str, str]
+    terms: tuple[tuple[LabelRequirement, ...], ...],
+    labels: Mapping[str, str],
+    keys: frozenset[str],
 ) -> bool:
-    relevant = [[need for need in term if need.key in labels] for term in terms]
+    relevant = [[need for need in term if need.key in keys] for term in terms]
     if not all(relevant):
         return True
     return not relevant or any(
-        all(_requirement_holds(need, labels[need.key]) for need in term) for term in relevant
+        all(_requirement_holds(need, labels.get(need.key)) for need in term) for term in relevant
     )
 
 
-def _requirement_holds(need: LabelRequirement, value: str) -> bool:
-    """Compares with a label that exists."""
+def _requirement_holds(need: LabelRequirement, value: str | None) -> bool:
+    """Compares with a label; None: the flavor has not got it."""
+    if value is None:
+        return need.operator in ("NotIn", "DoesNotExist")
     match need.operator:
         case "In":
             return value in need.values

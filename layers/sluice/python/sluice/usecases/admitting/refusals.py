@@ -9,6 +9,7 @@ from typing import Any
 from sluice.core.intake.submission import Accepted, Rejected
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.lifecycle.record_entries import FieldError, StatusReason
+from sluice.core.values.identity import workload_id
 from sluice.core.values.reasons import Reason
 
 
@@ -29,3 +30,19 @@ def record_of(found: Accepted | Rejected, state: State) -> Workload:
         for name in ("id", "name", "namespace", "queue", "tenant", "digest", "created_at")
     }
     return Workload(state=state, **fields)
+
+
+def conflicting(workload: Workload, message_id: str) -> Workload:
+    """The visible record of a key that was used before with another body."""
+    what = (
+        f"the idempotency key was used before for another body ({workload.id}); "
+        "use a new key, or submit the same body"
+    )
+    return replace(
+        workload,
+        id=workload_id("conflict", f"{message_id}{workload.id}"),
+        state=State.REJECTED,
+        finished_at=workload.created_at,
+        errors=(FieldError("metadata.idempotencyKey", what),),
+        reason=StatusReason(Reason.KEY_REUSED, what),
+    )

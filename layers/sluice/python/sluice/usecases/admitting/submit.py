@@ -12,13 +12,20 @@ from sluice.core.clusters.machine_sizes import why_never
 from sluice.core.config import tenants
 from sluice.core.config.tenants import Tenant
 from sluice.core.intake import documents, kubernetes_door
-from sluice.core.intake.submission import NO_QUEUE, Accepted, Rejected, submission
+from sluice.core.intake.submission import (
+    NO_QUEUE,
+    Accepted,
+    Rejected,
+    queue_path,
+    submission,
+)
 from sluice.core.jobs.table import KINDS
 from sluice.core.lifecycle import completion, dependencies, pending_policy
 from sluice.core.lifecycle.record import ClusterObject, State, Workload
 from sluice.core.lifecycle.record_entries import FieldError, StatusReason
 from sluice.core.lifecycle.shape_hash import shape_hash
 from sluice.core.passes.maximum_quota import explain_impossible
+from sluice.core.passes.node_keys import unknown_keys
 from sluice.core.values.identity import digest, workload_id
 from sluice.core.values.plain import canonical, to_plain
 from sluice.core.values.reasons import Reason
@@ -36,7 +43,7 @@ from sluice.ports import (
     Workloads,
 )
 from sluice.usecases.admitting.pending_caps import PendingCaps
-from sluice.usecases.admitting.refusals import record_of, rejected
+from sluice.usecases.admitting.refusals import conflicting, record_of, rejected
 from sluice.usecases.configuration import (
     NO_PLANS,
     Plans,
@@ -231,7 +238,7 @@ class Submit:
         try:
             created = self.create(workload, judged.token)
             if created is Created.DIFFERENT:
-                workload = conflicting(workload, judged.message)
+                workload = conflicting(workload, judged.message.id)
                 created = self.create(workload, judged.token)
             if judged.token and self.completions and created is Created.SAME:
                 # Nothing of the record changes, so no event would tell of one more task.
@@ -318,14 +325,18 @@ def placed(
         there = [key for key in queues.local_queues if key.startswith(f"{namespace}/")]
         known = ", ".join(sorted(key.partition("/")[2] for key in there)) or "none"
         message = f"LocalQueue {found.queue} does not exist; queues of {namespace}: {known}"
-        nowhere = rejected(found, Reason.UNKNOWN_QUEUE, [FieldError("spec.queue", message)])
+        nowhere = rejected(
+            found, Reason.UNKNOWN_QUEUE, [FieldError(queue_path(found.manifest), message)]
+        )
         return replace(nowhere, queue=f"{namespace}/{NO_QUEUE}"), None
     name = found.priority_class or DEFAULT_PRIORITY_CLASS
     priority = queues.priority_classes.get(name)
     if priority is None and found.priority_class:
         known = ", ".join(sorted(queues.priority_classes)) or "none"
         message = f"WorkloadPriorityClass {name} does not exist; known: {known}"
-        return rejected(found, Reason.SCHEMA_INVALID, [FieldError("spec.priority", message)]), None
+        return rejected(
+            found, Reason.SCHEMA_INVALID, [FieldError(found.priority_field, message)]
+        ), None
     classes = {each.name: each.value for each in queues.priority_classes.values()}
     try:
         options = pending_policy.escalating(found.options, classes)
@@ -334,6 +345,9 @@ def placed(
         message = f"WorkloadPriorityClass {unknown.wanted} does not exist; known: {known}"
         field = f"spec.pendingPolicy[{unknown.number}].priority"
         return rejected(found, Reason.SCHEMA_INVALID, [FieldError(field, message)]), None
+    if unknown_nodes := list(unknown_keys(queues, local.cluster_queue, found.node_keys)):
+        errors = [FieldError(*each) for each in unknown_nodes]
+        return rejected(found, Reason.POLICY_DENIED, errors), None
     root = queues.root_of(local.cluster_queue)
     ignores = config.policies.of(root).ignore_undeclared
     if problem := explain_impossible(
@@ -381,9 +395,13 @@ def placed(
 
 
 def sent_by(user: str, workload: Workload) -> Workload:
-    """The record with its user, who is part of its shape: a pass asks caps of users by shape."""
-    known = replace(workload, submitted_by=user)
-    return known if known.state is State.REJECTED else replace(known, shape_hash=shape_hash(known))
+    """The record with its user, who is part of its shape: a pass asks caps of users by shape.
+
+    No other is like one that runs in an object of its own.
+    """
+    known = replace(workload, submitted_by=user, shape_hash="")
+    alone = known.state is State.REJECTED or known.object
+    return known if alone else replace(known, shape_hash=shape_hash(known))
 
 
 def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
@@ -411,20 +429,4 @@ def unauthorised(message: Message, now: int, *, task: bool) -> Workload:
         reason=StatusReason(Reason.POLICY_DENIED, what),
         task=task,
         object=message.object,
-    )
-
-
-def conflicting(workload: Workload, message: Message) -> Workload:
-    """The visible record of a key that was used before with another body."""
-    what = (
-        f"the idempotency key was used before for another body ({workload.id}); "
-        "use a new key, or submit the same body"
-    )
-    return replace(
-        workload,
-        id=workload_id("conflict", f"{message.id}{workload.id}"),
-        state=State.REJECTED,
-        finished_at=workload.created_at,
-        errors=(FieldError("metadata.idempotencyKey", what),),
-        reason=StatusReason(Reason.KEY_REUSED, what),
     )

@@ -62,7 +62,7 @@ from sluice.usecases.migrations.placeholders import remove_placeholders
 from sluice.usecases.migrations.restore_gang_members import RestoreGangMembers, restores_set
 from sluice.usecases.migrations.stop_run import find
 from sluice.usecases.running.start_gangs import may_be_waiting, start_gang
-from sluice.usecases.running.start_in_place import prepare, start_in_place
+from sluice.usecases.running.start_in_place import prepare, start_in_place, tell_cancelled
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -98,6 +98,7 @@ class Act:
         named = self.workloads.get_many(ids)
         records = [w for w in named if w.cluster == cluster_name]
         cluster = self.clusters.cluster(cluster_name)
+        self.each(lambda w: tell_cancelled(cluster, w, self.clock.now()), at_door(named))
         troubles = self.carry_word(cluster_name, cluster, named)
         moving = [w for w in records if is_migrating(w)]
         leaving = leaving_spot(moving, self.catalog, self.pools, self.clock.now())
@@ -184,7 +185,7 @@ class Act:
             if (manifest := manifests.get(workload.manifest_key)) is None:
                 raise ManifestMissing(f"there is no manifest {workload.manifest_key}")
             if workload.object is not None:
-                return prepare(cluster, workload, manifest, run)
+                return prepare(cluster, workload, manifest, run, now)
             return create(cluster, workload, manifest, run)
 
         jobs = self.each(job_of, wanted)
@@ -222,6 +223,11 @@ class Act:
                 return error
 
         return list(self.pool.map(attempt, items))
+
+
+def at_door(workloads: Iterable[Workload]) -> list[Workload]:
+    """Those that were cancelled before they held anything, whose object somebody else made."""
+    return [w for w in workloads if w.object and w.state is State.CANCELLED and not w.runs]
 
 
 def failures(

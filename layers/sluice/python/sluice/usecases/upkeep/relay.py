@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sluice.core.lifecycle.happenings import Happening, happenings, unrecorded
-from sluice.core.lifecycle.record import TERMINAL, State, awaits_release, is_migrating
+from sluice.core.lifecycle.record import TERMINAL, State, Workload, awaits_release, is_migrating
 from sluice.ports import Bus, Commands, Kicks, News, Provisions, StreamRecord, Timeline
 
 
@@ -71,7 +71,7 @@ def consequences(change: StreamRecord) -> Consequences:
     return Consequences(
         now.id,
         now.root,
-        now.cluster,
+        place(now),
         here if wants_kick(change) else None,
         wants_command(change),
         wants_capacity(change),
@@ -99,8 +99,10 @@ def wants_kick(change: StreamRecord) -> bool:
 
 
 def wants_command(change: StreamRecord) -> bool:
-    """The cluster has to be changed: a Job to create or to delete."""
+    """The cluster has to be changed: a Job to create or delete, or one to be told of its end."""
     before, now = change.before, change.after
+    if now.object and now.state is State.CANCELLED:
+        return before is not None and before.state is State.PENDING
     fresh = before is None or (before.state, before.generation) != (now.state, now.generation)
     if now.state is State.ADMITTED:
         return not now.gated and (fresh or (before is not None and before.gated))
@@ -108,6 +110,12 @@ def wants_command(change: StreamRecord) -> bool:
         fenced = now.gone and not (before is not None and before.gone)
         return (fresh and not now.gone) or (is_migrating(now) and fenced)
     return False
+
+
+def place(workload: Workload) -> str:
+    """The cluster of its Job; who has none yet may stand at the door of one."""
+    at_door = workload.object.cluster if workload.object else ""
+    return workload.cluster or at_door
 
 
 def wants_capacity(change: StreamRecord) -> bool:
