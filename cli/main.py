@@ -67,6 +67,7 @@ VERBS = (
         "cost", "cli.commands.cost:cost", "Show costs, split into useful and lost work.", ACCOUNT
     ),
     CommandEntry("apply", "cli.commands.apply:apply", "Apply queues, flavors, tenants.", OPERATE),
+    CommandEntry("diff", "cli.commands.apply:diff", "Show what apply would change.", OPERATE),
     CommandEntry("objects", "cli.commands.objects:objects", "List applied objects.", OPERATE),
     CommandEntry(
         "delete", "cli.commands.apply:delete", "Delete a queue, flavor or tenant.", OPERATE

@@ -10,6 +10,8 @@ from sluice.client import selection
 from sluice.client.errors import ObjectNotFoundError, WorkloadNotFoundError
 from sluice.client.watching import ENDED
 
+from cli import completing
+
 if TYPE_CHECKING:
     from sluice.client.api import ApiClient
 
@@ -23,7 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def one_workload(command: F) -> F:
     """Argument WORKLOAD and option `-n NAME` of a command about one workload."""
     command = click.option("-n", "--name", help="Name instead of the id.")(command)
-    return click.argument("workload", required=False, metavar="[ID|NAME]")(command)
+    return click.argument(
+        "workload", required=False, metavar="[ID|NAME]", shell_complete=completing.workloads
+    )(command)
 
 
 def many_workloads(command: F) -> F:
@@ -31,11 +35,18 @@ def many_workloads(command: F) -> F:
     for option in (
         click.option("-s", "--state", help="Only this phase or state."),
         click.option("-l", "--selector", help="Only with these labels (a=b,c=d)."),
-        click.option("-q", "--queue", help="Only of this LocalQueue (NAMESPACE/NAME or NAME)."),
+        click.option(
+            "-q",
+            "--queue",
+            help="Only of this LocalQueue (NAMESPACE/NAME or NAME).",
+            shell_complete=completing.queues,
+        ),
         click.option("-n", "--name", help="Only with this name."),
     ):
         command = option(command)
-    return click.argument("workloads", nargs=-1, metavar="[ID|NAME]...")(command)
+    return click.argument(
+        "workloads", nargs=-1, metavar="[ID|NAME]...", shell_complete=completing.workloads
+    )(command)
 
 
 def find(api: ApiClient, reference: str | None, name: str | None, *, outcome: bool = False) -> Json:

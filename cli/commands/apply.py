@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 from sluice.client.documents import read
+from sluice.client.exit_codes import ExitCode
 from sluice.usecases.steering.apply import KINDS
 
 from cli.app import pass_app
@@ -22,8 +23,7 @@ COLUMNS = (
 )
 
 
-@click.command()
-@click.option(
+files_option = click.option(
     "-f",
     "--filename",
     "files",
@@ -32,17 +32,36 @@ COLUMNS = (
     metavar="FILE|-|DIR",
     help="YAML, JSON.",
 )
+prune_option = click.option(
+    "--prune",
+    is_flag=True,
+    help="Also delete applied objects of the same kinds that the files do not name.",
+)
+
+
+@click.command()
+@files_option
 @click.option("--dry-run", is_flag=True, help="Validate and show the changes without writing.")
+@prune_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before --prune deletes.")
 @output_option
 @pass_app
-def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> None:
+def apply(
+    app: App, *, files: tuple[str, ...], dry_run: bool, prune: bool, yes: bool, output: str
+) -> None:
     """Apply configuration: all of it at once, or nothing.
 
-    Kinds: Kueue's ClusterQueue, Cohort, LocalQueue, ResourceFlavor and WorkloadPriorityClass
-    (v1beta1, v1beta2), and Cluster, Tenant and SchedulingPolicy of sluice.dev/v1.
+    Kinds: Kueue's ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass and
+    AdmissionCheck (v1beta1, v1beta2); Cluster, Tenant, SchedulingPolicy and Budget of
+    sluice.dev/v1.
     """
     documents = [source.document for source in read(files)]
-    answer = app.api.post("catalog", body={"documents": documents, "dryRun": dry_run})
+    body = {"documents": documents, "dryRun": dry_run, "prune": prune}
+    if prune and not dry_run:
+        planned = app.api.post("catalog", body=body | {"dryRun": True})["items"]
+        if gone := [f"{i['kind']} {i['name']}" for i in planned if i["result"] == "deleted"]:
+            require_yes(f"delete {', '.join(gone)}", yes=yes)
+    answer = app.api.post("catalog", body=body)
     rows(answer["items"], COLUMNS, output, name="name")
     for item in answer["items"]:
         for warning in item["warnings"]:
@@ -51,6 +70,37 @@ def apply(app: App, *, files: tuple[str, ...], dry_run: bool, output: str) -> No
         _show_changes(answer["items"])
         if dry_run:
             hint("dry run: nothing was written")
+
+
+@click.command()
+@files_option
+@prune_option
+@click.option("--exit-code", is_flag=True, help="End with code 1 if anything would change.")
+@output_option
+@pass_app
+@click.pass_context
+def diff(
+    ctx: click.Context,
+    app: App,
+    *,
+    files: tuple[str, ...],
+    prune: bool,
+    exit_code: bool,
+    output: str,
+) -> None:
+    """Show what `sluice apply` would change, and change nothing."""
+    documents = [source.document for source in read(files)]
+    body = {"documents": documents, "dryRun": True, "prune": prune}
+    items = app.api.post("catalog", body=body)["items"]
+    changed = [item for item in items if item["result"] != "unchanged"]
+    if changed or output not in {"table", "wide"}:
+        rows(changed, COLUMNS, output, name="name")
+    else:
+        hint("no differences")
+    if output in {"table", "wide"}:
+        _show_changes(changed)
+    if changed and exit_code:
+        ctx.exit(ExitCode.ERROR)
 
 
 def _show_changes(items: list[Json]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import completing
 from cli.app import pass_app
 from cli.figures import cost as price
 from cli.figures import hours, moment
@@ -62,7 +63,13 @@ def _part_hours(part: str) -> Callable[[Row], str]:
     metavar="queue|user|namespace|label:KEY|workload|flavor",
     help="What to sum up by.",
 )
-@click.option("-q", "--queue", default="", help="Only this LocalQueue (NAMESPACE/NAME or NAME).")
+@click.option(
+    "-q",
+    "--queue",
+    default="",
+    help="Only this LocalQueue (NAMESPACE/NAME or NAME).",
+    shell_complete=completing.queues,
+)
 @click.option(
     "--since",
     type=POINT_IN_TIME,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import completing
 from cli.app import pass_app
 from cli.confirmation import require_yes
 
@@ -19,7 +20,7 @@ MEANING = (
 
 
 @click.command("declare-lost")
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=completing.clusters)
 @click.option("--reason", required=True, help="What became of it; stands in every timeline.")
 @click.option("--dry-run", is_flag=True, help="Only say how much work would leave it.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

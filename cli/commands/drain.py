@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from sluice.client.exit_codes import ExitCode
 
+from cli import completing
 from cli.app import pass_app
 from cli.confirmation import require_yes
 from cli.errors import CommandExit
@@ -43,7 +44,7 @@ def _of_one_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
         output_option,
         click.option("--reason", default="", help="Why; kept with the Cluster object."),
         click.option("--dry-run", is_flag=True, help="Only say what would happen."),
-        click.argument("cluster"),
+        click.argument("cluster", shell_complete=completing.clusters),
     ):
         command = option(command)
     return pass_app(command)
@@ -73,7 +74,7 @@ def _set(app: App, verb: str, *, cluster: str, dry_run: bool, reason: str, outpu
 
 
 @click.command()
-@click.argument("cluster")
+@click.argument("cluster", shell_complete=completing.clusters)
 @click.option(
     "--dry-run", is_flag=True, help="Show which workloads would leave, and where they could go."
 )

@@ -9,6 +9,7 @@ import click
 from sluice.client.exit_codes import ExitCode
 from sluice.client.selection import MANY
 
+from cli import completing
 from cli.app import pass_app
 from cli.columns import heading, workload_columns
 from cli.errors import CommandExit
@@ -23,7 +24,13 @@ WATCH_SECONDS = 2.0
 
 
 @click.command()
-@click.option("-q", "--queue", default="", help="Only of this LocalQueue (NAMESPACE/NAME).")
+@click.option(
+    "-q",
+    "--queue",
+    default="",
+    help="Only of this LocalQueue (NAMESPACE/NAME).",
+    shell_complete=completing.queues,
+)
 @click.option("-N", "--namespace", default="", help="Only of this namespace.")
 @click.option("-u", "--user", default="", help="Only submitted by this user or role.")
 @click.option("-s", "--state", default="", help="Only this phase or state, e.g. PENDING.")

@@ -9,6 +9,7 @@ from sluice.client.documents import Source, Submission, submission
 from sluice.client.errors import RequestRefusedError
 from sluice.core.values.identity import ID_LENGTH
 
+from cli import completing
 from cli.app import pass_app
 from cli.commands.submit import deliver, delivery_options, namespace_of
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--image", required=True, help="Container image, with digest where policy asks.")
 @click.option("--name", default="run", show_default=True, help="Name of the workload.")
-@click.option("-q", "--queue", required=True, help="LocalQueue.")
+@click.option("-q", "--queue", required=True, help="LocalQueue.", shell_complete=completing.queues)
 @click.option("-N", "--namespace", help="Namespace; default: your tenant's.")
 @click.option("--cpu", default="1", show_default=True, help="CPU per pod, e.g. 4 or 500m.")
 @click.option("--memory", help="Memory per pod, e.g. 16Gi.")

@@ -66,6 +66,50 @@ def test_dry_run_shows_the_change_and_writes_nothing() -> None:
     assert terminal.plane.catalog.snapshot() is before
 
 
+def test_prune_deletes_what_the_files_no_longer_name_of_their_kinds() -> None:
+    terminal = administrator(flavor("old"), cohort("unused", None))
+
+    asked = applied(terminal, flavor("spot"), flags=("--prune",))
+    result = applied(terminal, flavor("spot"), flags=("--prune", "-y"))
+
+    assert asked.exit_code == 2  # there is no terminal to ask
+    assert "delete ResourceFlavor old" in asked.stderr
+    assert result.exit_code == 0
+    snapshot = terminal.plane.catalog.snapshot()
+    assert set(snapshot.of("ResourceFlavor")) == {"spot"}
+    assert "unused" in snapshot.of("Cohort")
+
+
+def test_prune_is_refused_as_a_whole_where_something_is_in_use() -> None:
+    terminal = administrator()
+    before = terminal.plane.catalog.snapshot()
+
+    result = applied(terminal, cluster_queue("other", 4), flags=("--prune", "-y"))
+
+    assert result.exit_code == 5
+    assert "red-cq" in result.stderr
+    assert terminal.plane.catalog.snapshot() is before
+
+
+def test_diff_shows_what_apply_would_do_and_writes_nothing() -> None:
+    terminal = administrator(flavor("old"))
+    before = terminal.plane.catalog.snapshot()
+    text = yaml.safe_dump_all([flavor("spot"), cluster_queue("red-cq", 128)])
+
+    def diff(*flags: str, text: str = text) -> Any:
+        return terminal("diff", "-f", "-", *flags, input=text)
+
+    assert diff().exit_code == 0
+    assert "unchanged" not in diff().stdout
+    assert "nominalQuota: 128" in diff().stdout
+    pruned = items(diff("--prune", "-o", "json", text=yaml.safe_dump(flavor("spot"))))
+    assert [(row["name"], row["result"]) for row in pruned] == [("old", "deleted")]
+    assert diff("--exit-code").exit_code == 1
+    same = diff("--exit-code", text=yaml.safe_dump(flavor("spot")))
+    assert (same.exit_code, same.stdout, same.stderr) == (0, "", "no differences\n")
+    assert terminal.plane.catalog.snapshot() is before
+
+
 def test_kueues_older_version_is_accepted() -> None:
     document = cluster_queue("old", 4, cohort=None)
     document["apiVersion"] = "kueue.x-k8s.io/v1beta1"

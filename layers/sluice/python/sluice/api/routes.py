@@ -237,7 +237,10 @@ def _objects(api: Api, request: FunctionUrlRequest) -> Json:
 def _apply(api: Api, request: FunctionUrlRequest) -> Json:
     documents = request.field("documents", list, None)
     return api.apply(
-        request.caller, documents, dry_run=request.field("dryRun", bool, default=False)
+        request.caller,
+        documents,
+        dry_run=request.field("dryRun", bool, default=False),
+        prune=request.field("prune", bool, default=False),
     )
 
 

@@ -54,10 +54,16 @@ class Apply:
     clock: Clock
 
     def __call__(
-        self, caller: Authority, documents: Sequence[Any], *, dry_run: bool = False
+        self,
+        caller: Authority,
+        documents: Sequence[Any],
+        *,
+        dry_run: bool = False,
+        prune: bool = False,
     ) -> Json:
-        """What each object becomes: created, changed (with the fields), or unchanged.
+        """What each object becomes: created, changed (with the fields), unchanged or deleted.
 
+        `prune` deletes the applied objects of the documents' kinds that the documents do not name.
         `warnings` say what is valid and will not work.
         Raises ForbiddenError, InvalidError with every flaw, ConflictError.
         """
@@ -65,8 +71,11 @@ class Apply:
         wanted = _keyed(documents)
         for _ in range(ATTEMPTS):
             snapshot = self.catalog.snapshot()
-            after = _with(snapshot, wanted)
+            remove = _unnamed(snapshot, wanted) if prune else ()
+            after = _without(_with(snapshot, wanted), remove)
             _check(snapshot, after, wanted)
+            for key in remove:
+                self._require_unused(snapshot, after, *key)
             items = [
                 _difference(snapshot, key, doc) | {"warnings": _warnings(key, doc, after)}
                 for key, doc in wanted.items()
@@ -76,15 +85,16 @@ class Apply:
                 for key, item in zip(wanted, items, strict=True)
                 if item["result"] != UNCHANGED
             }
-            edit = self._edit(snapshot, after, put=put)
+            items += [_deleted(kind, name) for kind, name in remove]
+            edit = self._edit(snapshot, after, put=put, remove=remove)
             check_ledgers(configured(after).queues, edit.roots)
-            if dry_run or not put:
+            if dry_run or not (put or remove):
                 return {"items": items, "dryRun": dry_run}
             if self.catalog.edit(edit):
                 for kind, name in put:
                     if kind == "Cluster" and name not in snapshot.of(kind):
                         beat(self.nodes, name, self.clock.now())
-                self._kick(after, put, edit.roots)
+                self._kick(after, (*put, *remove), edit.roots)
                 return {"items": items, "dryRun": dry_run}
         raise ConflictError("the configuration keeps changing; apply again")
 
@@ -96,8 +106,8 @@ class Apply:
             snapshot = self.catalog.snapshot()
             if name not in snapshot.of(kind):
                 raise NotFoundError(f"no {kind} is named {name}")
-            after = _without(snapshot, key)
-            self._require_unused(snapshot, kind, name)
+            after = _without(snapshot, (key,))
+            self._require_unused(snapshot, after, kind, name)
             if broken := _new_problems(snapshot, after):
                 raise ConflictError(f"{kind} {name} is in use; without it:", broken)
             edit = self._edit(snapshot, after, remove=(key,))
@@ -148,7 +158,9 @@ class Apply:
             roots = configured(after).queues.roots()
         self.kicks.kick(roots)
 
-    def _require_unused(self, snapshot: CatalogSnapshot, kind: str, name: str) -> None:
+    def _require_unused(
+        self, snapshot: CatalogSnapshot, after: CatalogSnapshot, kind: str, name: str
+    ) -> None:
         """Raises ConflictError while workloads wait in a queue, or hold a cluster or a flavor."""
         queues = configured(snapshot).queues
         if kind == "ResourceFlavor" and (where := self._holding(queues, name)):
@@ -168,7 +180,7 @@ class Apply:
         elif kind == "Cluster":
             ids = self.workloads.active(name)
         elif kind == "Cohort":
-            ids = _members(queues, name)
+            ids = _members(configured(after).queues, name)
         if ids:
             some = ", ".join(ids[:IN_USE_SHOWN])
             raise ConflictError(f"{kind} {name} is in use by {len(ids)}: {some}")
@@ -237,10 +249,23 @@ def _with(snapshot: CatalogSnapshot, wanted: Mapping[Key, Document]) -> CatalogS
     return CatalogSnapshot(snapshot.version, documents)
 
 
-def _without(snapshot: CatalogSnapshot, key: Key) -> CatalogSnapshot:
+def _without(snapshot: CatalogSnapshot, keys: Iterable[Key]) -> CatalogSnapshot:
     documents = {kind: dict(of_kind) for kind, of_kind in snapshot.documents.items()}
-    del documents[key[0]][key[1]]
+    for kind, name in keys:
+        del documents[kind][name]
     return CatalogSnapshot(snapshot.version, documents)
+
+
+def _unnamed(snapshot: CatalogSnapshot, wanted: Iterable[Key]) -> tuple[Key, ...]:
+    """Applied objects of the same kinds that are not among the wanted."""
+    named = set(wanted)
+    kinds = sorted({kind for kind, _ in named})
+    return tuple(
+        (kind, name)
+        for kind in kinds
+        for name in sorted(snapshot.of(kind))
+        if (kind, name) not in named
+    )
 
 
 def _check(
@@ -360,6 +385,10 @@ def _difference(snapshot: CatalogSnapshot, key: Key, document: Document) -> Json
     diff = [] if before is None else _fields(before, document)
     result = "created" if before is None else "changed" if diff else UNCHANGED
     return {"kind": kind, "name": name, "result": result, "diff": diff}
+
+
+def _deleted(kind: str, name: str) -> Json:
+    return {"kind": kind, "name": name, "result": "deleted", "diff": [], "warnings": []}
 
 
 def _warnings(key: Key, document: Document, after: CatalogSnapshot) -> list[str]:
