@@ -71,8 +71,9 @@ agent-image: ## Build and push the node agent's image: make agent-image REPOSITO
 # Re-resolve all pins; the locks carry hashes and no addresses.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 lock:
-	$(COMPILE) pyproject.toml --extra local --extra ui --group dev --output-file requirements.txt
+	$(COMPILE) pyproject.toml --extra local --extra metrics --extra ui --group dev --output-file requirements.txt
 	for group in toolchain ministack agent; do \
 	  $(COMPILE) --group $$group --output-file requirements/$$group.txt; done
+	$(COMPILE) pyproject.toml --group airflow --output-file requirements/airflow.txt
 	$(COMPILE) --group layer --constraints requirements.txt --output-file requirements/layer.txt
 	grep -A100 '^uv==' requirements.txt | awk 'NR==1 || /^    /{print; next} {exit}' > requirements/uv.txt

@@ -89,6 +89,9 @@ VERBS = (
     ),
     CommandEntry("replay", "cli.commands.replay:replay", "Re-run a recorded decision.", OPERATE),
     CommandEntry("simulate", "cli.simulate:simulate", "Run scenarios in virtual time.", OPERATE),
+    CommandEntry(
+        "metrics", "cli.commands.metrics:metrics", "Print or serve metrics.", ACCOUNT, "metrics"
+    ),
     CommandEntry("ui", "cli.commands.ui:ui", "Open the pages in a browser.", LOOK, "ui"),
     CommandEntry(
         "local", "cli.local:local", "Start and stop the embedded stack.", OPERATE, "local"

@@ -13,7 +13,7 @@ from typing import Any
 
 from sluice.client.errors import WorkloadOutcomeError
 from sluice.client.exit_codes import ExitCode
-from sluice.client.watching import ENDED, outcome
+from sluice.client.watching import ENDED, outcome, reached
 
 Document = Mapping[str, Any]
 
@@ -98,6 +98,10 @@ class WorkloadStatus:
     def ended(self) -> bool:
         """Whether it is SUCCEEDED, FAILED, CANCELLED or REJECTED."""
         return self.phase in ENDED
+
+    def reached(self, goal: str) -> bool:
+        """Whether it is `admitted`, `running`, `checkpointed` or `finished`, or has ended."""
+        return reached(dict(self.document), goal)
 
     @property
     def outcome(self) -> ExitCode:

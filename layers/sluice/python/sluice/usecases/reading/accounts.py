@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.capacity import PoolPlan
@@ -162,16 +162,17 @@ class Accounts:
             "pending": len(ids) if len(ids) < COUNTED else f"{COUNTED}+",
             "running": running.get(cq, 0),
             "oldestSeconds": None if oldest is None else (now - oldest) / 1_000,
-            "p50WaitSeconds": median_wait(recent),
+            "p50WaitSeconds": wait_quantile(recent, 0.5),
+            "p95WaitSeconds": wait_quantile(recent, 0.95),
             "localQueues": list(local),
         }
 
 
-def median_wait(workloads: Iterable[Workload]) -> float | None:
-    """Seconds from submission to the first admission; a move is no wait."""
+def wait_quantile(workloads: Iterable[Workload], quantile: float) -> float | None:
+    """Seconds from submission to the first admission; a move is no wait. By nearest rank."""
     admissions = [(first_admitted_at(w), w.created_at) for w in workloads]
-    waits = [(admitted - created) / 1_000 for admitted, created in admissions if admitted]
-    return median(waits) if waits else None
+    waits = sorted((admitted - created) / 1_000 for admitted, created in admissions if admitted)
+    return waits[ceil(quantile * len(waits)) - 1] if waits else None
 
 
 def quota_view(
