@@ -20,7 +20,7 @@ TRAIN = {
                     {
                         "name": "main",
                         "image": "python:3.11",
-                        "command": ["python", "-c", "print('trained on {{ ds }}')"],
+                        "command": ["python", "-c", "print('trained for {{ run_id }}')"],
                         "resources": {"requests": {"cpu": "1", "memory": "256Mi"}},
                     }
                 ],
