@@ -42,7 +42,7 @@ def test_it_names_what_a_route_reads_of_query_and_body() -> None:
     assert set(by_name["GET workloads/{id}/logs"].read) == {
         *("pod", "generation", "container", "offset", "all")
     }
-    assert by_name["POST catalog"].fields.keys() == {"documents", "dryRun"}
+    assert by_name["POST catalog"].fields.keys() == {"documents", "dryRun", "prune"}
     assert by_name["POST catalog"].needed == {"documents"}
 
 
