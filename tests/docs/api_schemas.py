@@ -287,6 +287,7 @@ QUEUES: Final = items(
         running=WHOLE,
         oldestSeconds=or_null(SECONDS),
         p50WaitSeconds=or_null(SECONDS),
+        p95WaitSeconds=or_null(SECONDS),
         localQueues=TEXTS,
         status=TEXT,
     )
