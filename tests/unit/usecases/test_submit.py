@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sluice.core.lifecycle.record import State, Workload
 from sluice.core.values.identity import workload_id
-from sluice.ports import CatalogEdit, CatalogSnapshot, Created
+from sluice.ports import CatalogEdit, Created
 from sluice.usecases.admitting.submit import MESSAGE_MS, Judged, Message, Submit
 
 from tests.fakes import MemoryWorkloads
@@ -70,10 +70,10 @@ def test_d1_a_message_that_cannot_be_judged_comes_again_alone(
     """Finding D1: one document took the batch of all tenants with it, ten times."""
     plane, judge = Plane(), Submit.judge
 
-    def fails(submit: Submit, message: Message, snapshot: CatalogSnapshot) -> list[Judged]:
+    def fails(submit: Submit, message: Message, *known: Any) -> list[Judged]:
         if message.id == "m-bad":
             raise ZeroDivisionError
-        return judge(submit, message, snapshot)
+        return judge(submit, message, *known)
 
     monkeypatch.setattr(Submit, "judge", fails)
     bad = replace(a_message(a_document(key="bad")), id="m-bad")
