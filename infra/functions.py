@@ -133,7 +133,7 @@ FUNCTIONS = (
     FunctionShape(
         name="interrupt",
         timeout_seconds=15,
-        memory_mb=512,
+        memory_mb=1769,  # a whole core: it is called rarely, and then all at once
         tables={
             "Workloads": (*_RECORDS, "UpdateItem"),
             "Catalog": _CATALOG,
@@ -142,6 +142,7 @@ FUNCTIONS = (
             "Migrations": ("GetItem", "PutItem", "UpdateItem"),
             "Timeline": ("BatchWriteItem",),
         },
+        reads_ec2=True,
         cluster_group="sluice:interrupt",
     ),
     FunctionShape(

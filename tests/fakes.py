@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from sluice.core.clusters.capacity import PoolPlan
+from sluice.core.clusters.inventory import as_counted
 from sluice.core.clusters.machine_sizes import MachineSize
 from sluice.core.clusters.quarantine import Ban
 from sluice.core.jobs import gang_start
@@ -23,7 +25,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
 from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
 from sluice.core.lifecycle.record import Change, State, Workload, after
 from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, SaveFailure
 from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER
@@ -420,21 +422,33 @@ class MemoryMachines:
     """EC2's events of the instances that have ended."""
 
     ends: dict[str, Document] = field(default_factory=dict)
+    tagged: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Instance → the clusters that its tags name."""
 
     def ended(self, instances: Sequence[str]) -> list[Document]:
         return [self.ends[instance] for instance in instances if instance in self.ends]
+
+    def clusters_of(self, instances: Sequence[str]) -> dict[str, frozenset[str]]:
+        return {each: self.tagged[each] for each in instances if each in self.tagged}
 
 
 @dataclass
 class MemoryNodes:
     rows: dict[str, dict[str, InventoryRow]] = field(default_factory=dict)
     beats: dict[str, Heartbeat] = field(default_factory=dict)
+    sums: dict[str, Totals] = field(default_factory=dict)
 
     def put_many(self, cluster: str, nodes: Sequence[InventoryRow]) -> None:
         self.rows.setdefault(cluster, {}).update({node.instance: node for node in nodes})
 
     def of(self, cluster: str) -> list[InventoryRow]:
-        return list(self.rows.get(cluster, {}).values())
+        return as_counted(self.rows.get(cluster, {}).values())
+
+    def put_totals(self, totals: Totals) -> None:
+        self.sums[totals.instance] = totals
+
+    def totals(self) -> list[Totals]:
+        return list(self.sums.values())
 
     def find(self, cluster: str, instance: str) -> InventoryRow | None:
         return self.rows.get(cluster, {}).get(instance)
@@ -642,6 +656,28 @@ def _at(document: Document, path: Sequence[str]) -> Any:
     return inner
 
 
+def _has_field(document: Document, term: str) -> bool:
+    """Whether a document has what one term of a field selector asks, `a.b=c` or `a.b!=c`."""
+    name, unequal, value = term.partition("!=")
+    if not unequal:
+        name, _, value = term.partition("=")
+    return (str(_at(document, name.split(".")) or "") == value) is not bool(unequal)
+
+
+def _has_labels(labels: Document, selector: str) -> bool:
+    """Of label selectors: `a`, `a=b` and `a in (b,c)`."""
+    for term in re.findall(r"[^,(]+(?:\([^)]*\))?", selector):
+        name, several, values = term.partition(" in ")
+        if several:
+            if labels.get(name) not in values.strip("()").split(","):
+                return False
+            continue
+        name, equals, value = term.partition("=")
+        if name not in labels or (equals and labels[name] != value):
+            return False
+    return True
+
+
 def _as_expected(wanted: Document, found: Document) -> bool:
     """Whether the preconditions in a patch's metadata hold."""
     return all(
@@ -682,6 +718,7 @@ class FakeKubernetes:
     dead: set[str] = field(default_factory=set)
     lingers: Callable[[], bool] = lambda: False
     """Whether the pod of a Job that is deleted now fails at once, and the Job is seen Failed."""
+    page: int = 500
     damaged: set[str] = field(default_factory=set)
     restore_error: str = "criu restore failed"
     """Checkpoints from which no container starts: its Job fails, as with `backoffLimit: 0`."""
@@ -729,23 +766,22 @@ class FakeKubernetes:
     def list(
         self, kind: str, *, selector: str = "", field: str = "", namespace: str = ""
     ) -> tuple[builtins.list[Document], str]:
-        wanted = [term.partition("=") for term in selector.split(",") if term]
         found = [
             each
             for (of_kind, of_namespace, _), each in self.objects.items()
             if of_kind == kind
             and namespace in ("", of_namespace)
-            and all(
-                str(_at(each, name.split(".")) or "") == value
-                for name, _, value in (term.partition("=") for term in field.split(",") if term)
-            )
-            and all(
-                name in each["metadata"].get("labels", {})
-                and (not equals or each["metadata"]["labels"][name] == value)
-                for name, equals, value in wanted
-            )
+            and all(_has_field(each, term) for term in field.split(",") if term)
+            and _has_labels(each["metadata"].get("labels") or {}, selector)
         ]
         return found, "1"
+
+    def pages(
+        self, kind: str, *, selector: str, keep: Callable[[Document], Document], field: str = ""
+    ) -> Iterator[tuple[Sequence[Document], str]]:
+        found, version = self.list(kind, selector=selector, field=field)
+        for first in range(0, max(1, len(found)), self.page):
+            yield [keep(each) for each in found[first : first + self.page]], version
 
     def apply(self, document: Document, *, manager: str) -> Document | None:
         """What others own is left out of this fake: it is the business of the API server."""

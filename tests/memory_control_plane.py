@@ -232,6 +232,7 @@ class MemoryControlPlane:
             clock=self.clock,
             pools=self.pools,
             ledgers=self.ledgers,
+            ec2=self.ec2,
             pool=InlineExecutor(),
         )
 

@@ -34,7 +34,7 @@ def launched(ec2: Any, number: int) -> list[str]:
 def test_only_machines_that_have_ended_are_told_and_in_ec2s_own_words(ec2: Any) -> None:
     running, ended, other = launched(ec2, 3)
     ec2.terminate_instances(InstanceIds=[ended, other])
-    machines = EC2Machines(ec2, REGION, FakeClock())
+    machines = EC2Machines(lambda: ec2, FakeClock())
 
     (event,) = machines.ended([running, ended, "i-0123456789abcdef0"])
 
@@ -50,7 +50,7 @@ def test_more_machines_than_one_question_takes_are_asked_for_in_parts(ec2: Any) 
     ended = launched(ec2, 3)
     ec2.terminate_instances(InstanceIds=ended)
 
-    events = EC2Machines(ec2, REGION, FakeClock(), at_once=2).ended(ended)
+    events = EC2Machines(lambda: ec2, FakeClock(), at_once=2).ended(ended)
 
     assert sorted(event["detail"]["instance-id"] for event in events) == sorted(ended)
 
@@ -61,4 +61,16 @@ def test_silence_of_ec2_proves_nothing() -> None:
             raise EndpointConnectionError(endpoint_url=name)
 
     away: Any = Away()
-    assert EC2Machines(away, REGION, FakeClock()).ended(["i-1"]) == []
+    assert EC2Machines(lambda: away, FakeClock()).ended(["i-1"]) == []
+    assert EC2Machines(lambda: away, FakeClock()).clusters_of(["i-1"]) == {}
+
+
+def test_an_instance_says_by_its_tags_of_which_clusters_it_is(ec2: Any) -> None:
+    ours, owned, stranger = launched(ec2, 3)
+    named = [{"Key": "eks:eks-cluster-name", "Value": "batch-1"}]
+    ec2.create_tags(Resources=[ours], Tags=named)
+    ec2.create_tags(Resources=[owned], Tags=[{"Key": "kubernetes.io/cluster/b", "Value": "owned"}])
+
+    found = EC2Machines(lambda: ec2, FakeClock()).clusters_of([ours, owned, stranger])
+
+    assert found == {ours: {"batch-1"}, owned: {"b"}, stranger: frozenset()}

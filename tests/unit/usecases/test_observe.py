@@ -19,6 +19,8 @@ from sluice.core.lifecycle.record_entries import StatusReason
 from sluice.core.lifecycle.run import NO_MACHINE, Run
 from sluice.errors import ClusterError
 from sluice.usecases.reading.explain import settled
+from sluice.usecases.running.cluster_events import SELECTOR
+from sluice.usecases.running.cluster_view import ClusterView
 
 from tests.fakes import FakeKubernetes, MemoryLogs, MemoryWorkloads
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
@@ -712,9 +714,9 @@ def test_a_late_dispatch_is_asked_for_once_by_each_observer() -> None:
     plane.put(admitted())
     plane.clock.pass_ms(16 * SECOND)
     observe = plane.observe()
-    state, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
+    view = observe.reconcile(CLUSTER, plane.kubernetes)
 
-    observe.check(CLUSTER, plane.kubernetes, state)
+    observe.check(CLUSTER, plane.kubernetes, view)
     assert plane.commands.sent == [(CLUSTER, ["w1"])]
 
     observe.reconcile(CLUSTER, plane.kubernetes)
@@ -853,8 +855,8 @@ def test_what_came_before_a_watch_ended_is_marked_too() -> None:
     class Broken(FakeKubernetes):
         """Tells more than one look takes, the end of the Job last, and breaks off."""
 
-        def watch(self, kind: str, **_: Any) -> Any:
-            if kind == "Job":
+        def watch(self, kind: str, *, selector: str, **_: Any) -> Any:
+            if kind == "Job" and selector == SELECTOR:
                 yield from [("MODIFIED", plane.kubernetes.objects["Job", NAMESPACE, JOB])] * 2_000
                 yield "MODIFIED", finished
                 told.set()
@@ -918,10 +920,10 @@ def test_a_log_that_could_not_be_read_is_read_at_the_next_check() -> None:
 
     hesitant = Hesitant(objects=plane.kubernetes.objects)
     observe = plane.observe(hesitant)
-    state, _, _ = observe.reconcile(CLUSTER, hesitant)
+    view = observe.reconcile(CLUSTER, hesitant)
     assert observe.logs.pending
 
-    observe.check(CLUSTER, hesitant, state)
+    observe.check(CLUSTER, hesitant, view)
 
     assert plane.logs.get("w1", 0, POD, "main") == b"out of cheese\n"
     assert not observe.logs.pending
@@ -931,7 +933,7 @@ def test_a_second_observer_keeps_the_log_of_a_pod_that_is_gone() -> None:
     plane = Plane()
     plane.dispatched()
     plane.kubernetes.finish(NAMESPACE, JOB, exit_code=3)
-    state, _, _ = plane.observe().reconcile(CLUSTER, plane.kubernetes)
+    view = plane.observe().reconcile(CLUSTER, plane.kubernetes)
     printed = plane.logs.get("w1", 0, POD, "main")
 
     class Deleted(FakeKubernetes):
@@ -939,7 +941,7 @@ def test_a_second_observer_keeps_the_log_of_a_pod_that_is_gone() -> None:
             raise ClusterError(f"pods {POD!r} not found", 404)
 
     later = plane.observe()
-    later.logs.start_recent(Deleted(), state, [plane.record()], 0)
+    later.logs.start_recent(Deleted(), view.state, [plane.record()], 0)
 
     assert plane.logs.get("w1", 0, POD, "main") == printed
     assert not later.logs.pending
@@ -963,7 +965,7 @@ def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
     ended = {**told, "status": {"phase": "Failed"}}
 
     def kept_after(*events: tuple[str, str, Any]) -> bytes:
-        observe.mark(CLUSTER, talking, ClusterState(), events)
+        observe.mark(CLUSTER, talking, ClusterView(), events)
         for copy in list(observe.logs.last_copies.values()):
             copy.result()
         return plane.logs.get("w1", 0, POD, "main")
@@ -984,7 +986,7 @@ def test_pods_that_are_removed_after_their_end_are_not_read_again() -> None:
     metadata = {**pod["metadata"], "deletionTimestamp": "now"}
 
     removed = {**pod, "metadata": metadata, "status": {"phase": "Succeeded"}}
-    observe.mark(CLUSTER, plane.kubernetes, ClusterState(), [("MODIFIED", "Pod", removed)])
+    observe.mark(CLUSTER, plane.kubernetes, ClusterView(), [("MODIFIED", "Pod", removed)])
 
     assert not observe.logs.last_copies
 

@@ -250,9 +250,7 @@ def test_observe_orders_and_remembers_what_was_saved() -> None:
     plane = Plane()
     started = running(plane, {"checkpoint": {"mode": "kubelet", "interval_seconds": 60}}).started_at
     plane.clock.pass_ms(2 * MINUTE)
-    observe = plane.observe()
-    state, *_ = observe.reconcile(CLUSTER, plane.kubernetes)
-    observe.check(CLUSTER, plane.kubernetes, state)
+    plane.look()
     (wish,) = plane.interruptions.sent
     mark(plane, order=wish["detail"]["order"], done=done(wish["detail"]["order"], started + 99_000))
 

@@ -270,9 +270,7 @@ class World(MemoryControlPlane):
         use = self.observe_use_case(self.fragile, pods_ready_ms=10**9)
 
         def once() -> ClusterState:
-            seen, *_ = use.reconcile(CLUSTER, self.fragile(self.kubernetes))
-            beat(self.nodes, CLUSTER, self.clock.now())
-            return seen
+            return use.reconcile(CLUSTER, self.fragile(self.kubernetes)).state
 
         self._run(once)
 

@@ -266,10 +266,9 @@ def order_checkpoints() -> OrderCheckpoints:
 
 @cache
 def prices() -> EC2Prices:
-    ec2 = client("ec2")
     # The price list is served from few regions, whatever the region of the instances.
     listed = boto3.client("pricing", region_name="us-east-1", config=CONFIG)
-    return EC2Prices(ec2, listed, ec2.meta.region_name, clock())
+    return EC2Prices(ec2(), listed, ec2().meta.region_name, clock())
 
 
 @cache
@@ -413,6 +412,7 @@ def interrupt() -> Interrupt:
         clock=clock(),
         pools=pools(),
         ledgers=ledgers(),
+        ec2=machines(),
     )
 
 
@@ -437,8 +437,17 @@ def handle_notices() -> HandleNotices:
 def detect_lost_nodes() -> DetectLostNodes:
     from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 
-    ec2 = client("ec2")
-    return DetectLostNodes(EC2Machines(ec2, ec2.meta.region_name, clock()), interruptions())
+    return DetectLostNodes(machines(), interruptions())
+
+
+@cache
+def machines() -> EC2Machines:
+    return EC2Machines(ec2, clock())
+
+
+@cache
+def ec2() -> Any:
+    return client("ec2")
 
 
 @cache

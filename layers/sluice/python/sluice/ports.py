@@ -5,7 +5,7 @@ Adapters and fakes implement these; a use case sees nothing else. Times are epoc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
 from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
 from sluice.core.migrations.interruption import Notice
@@ -378,6 +378,15 @@ class Cluster(Protocol):
         """Documents and the resourceVersion of the list; without a namespace those of all."""
         ...
 
+    def pages(
+        self, kind: str, *, selector: str, keep: Callable[[Document], Document], field: str = ""
+    ) -> Iterator[tuple[Sequence[Document], str]]:
+        """The same by pages, of all namespaces; of each document only what `keep` leaves of it.
+
+        An empty list is one empty page. Status 410 in between means: begin anew.
+        """
+        ...
+
     def apply(self, document: Document, *, manager: str) -> Document | None:
         """Server-side apply: `manager` owns just these fields and gives up its others.
 
@@ -462,6 +471,12 @@ class Nodes(Protocol):
 
     def heartbeats(self) -> list[Heartbeat]:
         """That of each cluster that has ever answered."""
+        ...
+
+    def put_totals(self, totals: Totals) -> None: ...
+
+    def totals(self) -> list[Totals]:
+        """Those of each cluster whose machines were counted."""
         ...
 
 
@@ -601,6 +616,13 @@ class Machines(Protocol):
         """For each of these instances that has ended: EC2's event of it, which may never have come.
 
         An instance that nobody knows counts as running.
+        """
+        ...
+
+    def clusters_of(self, instances: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        """The clusters whose nodes these instances are by their tags; not of those EC2 leaves out.
+
+        EC2 leaves out what it does not know, and everything when it does not answer.
         """
         ...
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
 from sluice.adapters.dynamodb_leases import LEASE
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
+from sluice.core.clusters.inventory import as_counted
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
 from sluice.core.values.plain import from_stored, to_plain
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 HEARTBEATS = "#clusters"  # the key below which each cluster has a row
+TOTALS = "#totals"  # likewise, of what its machines add up to
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,16 @@ class DynamoDBNodes:
         put_all(self.client, self.table, [_item(HEARTBEATS, heartbeat)])
 
     def of(self, cluster: str) -> list[InventoryRow]:
-        return [from_stored(InventoryRow, row) for row in self._rows(cluster)]
+        return as_counted([from_stored(InventoryRow, row) for row in self._rows(cluster)])
 
     def heartbeats(self) -> list[Heartbeat]:
         return [from_stored(Heartbeat, row) for row in self._rows(HEARTBEATS)]
+
+    def put_totals(self, totals: Totals) -> None:
+        put_all(self.client, self.table, [_item(TOTALS, totals)])
+
+    def totals(self) -> list[Totals]:
+        return [from_stored(Totals, row) for row in self._rows(TOTALS)]
 
     def _rows(self, cluster: str) -> list[dict[str, Any]]:
         pages = self.client.get_paginator("query").paginate(
@@ -52,5 +60,5 @@ class DynamoDBNodes:
         return from_stored(InventoryRow, from_item(item)) if item else None
 
 
-def _item(cluster: str, row: InventoryRow | Heartbeat) -> dict[str, Any]:
+def _item(cluster: str, row: InventoryRow | Heartbeat | Totals) -> dict[str, Any]:
     return to_item({"cluster": cluster, **to_plain(row)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 
 AT_ONCE = 100
 STATES = ["stopped", "terminated"]
+NAMES_CLUSTER = ("eks:eks-cluster-name", "eks:cluster-name", "alpha.eksctl.io/cluster-name")
+"""Tags of Karpenter, of EKS' node groups and of eksctl whose value is the cluster's name."""
+OF_CLUSTER = "kubernetes.io/cluster/"
 
 
 @dataclass(frozen=True)
 class EC2Machines:
-    ec2: EC2Client
-    region: str
+    ec2: Callable[[], EC2Client]
+    """Asked late: most runs ask EC2 nothing, and its client is the largest of all to load."""
     clock: Clock
     at_once: int = AT_ONCE
 
@@ -31,18 +34,30 @@ class EC2Machines:
         EC2 forgets an instance an hour after its end. Nothing if EC2 does not answer: the question
         comes again.
         """
-        found: list[Document] = []
+        states: Any = [{"Name": "instance-state-name", "Values": STATES}]
+        return [self.event(each, owner) for each, owner in self._describe(instances, states)]
+
+    def clusters_of(self, instances: Sequence[str]) -> dict[str, frozenset[str]]:
+        return {
+            each["InstanceId"]: frozenset(_clusters(each.get("Tags") or ()))
+            for each, _ in self._describe(instances, [])
+        }
+
+    def _describe(self, instances: Sequence[str], filters: list[Any]) -> list[tuple[Any, str]]:
+        """Each instance with its owner; those that were told before EC2 stopped answering."""
+        found: list[tuple[Any, str]] = []
         for first in range(0, len(instances), self.at_once):
-            filters: Any = [
-                {"Name": "instance-id", "Values": list(instances[first : first + self.at_once])},
-                {"Name": "instance-state-name", "Values": STATES},
-            ]
+            named: Any = {
+                "Name": "instance-id",
+                "Values": list(instances[first : first + self.at_once]),
+            }
             try:
-                pages = list(self.ec2.get_paginator("describe_instances").paginate(Filters=filters))
+                asked = self.ec2().get_paginator("describe_instances")
+                pages = list(asked.paginate(Filters=[named, *filters]))
             except (BotoCoreError, ClientError):
                 return found
             found += [
-                self.event(instance, reservation["OwnerId"])
+                (instance, reservation["OwnerId"])
                 for page in pages
                 for reservation in page["Reservations"]
                 for instance in reservation["Instances"]
@@ -58,8 +73,16 @@ class EC2Machines:
             "source": "aws.ec2",
             "detail-type": "EC2 Instance State-change Notification",
             "account": account,
-            "region": self.region,
+            "region": self.ec2().meta.region_name,
             "time": now.isoformat(),
             "resources": [],
             "detail": {"instance-id": name, "state": state},
         }
+
+
+def _clusters(tags: Iterable[Any]) -> Iterator[str]:
+    for tag in tags:
+        if tag["Key"] in NAMES_CLUSTER:
+            yield tag["Value"]
+        elif tag["Key"].startswith(OF_CLUSTER):
+            yield tag["Key"].removeprefix(OF_CLUSTER)

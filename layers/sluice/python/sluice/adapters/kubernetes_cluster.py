@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +18,7 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ReadTimeoutError
 
+from sluice.adapters.kubernetes_lists import parse_list
 from sluice.core.jobs.table import KINDS as JOB_KINDS
 from sluice.errors import ClusterError, ClusterForbidden
 from sluice.ports import AlreadyExists, Document
@@ -88,15 +89,40 @@ class KubernetesCluster:
     def list(
         self, kind: str, *, selector: str = "", field: str = "", namespace: str = ""
     ) -> tuple[list[Document], str]:
-        query = {"labelSelector": selector, "fieldSelector": field, "limit": str(PAGE)}
         found: list[Document] = []
+        version = ""
+        for page, at in self._pages(kind, lambda each: each, selector, field, namespace):
+            found += page
+            version = at
+        return found, version
+
+    def pages(
+        self, kind: str, *, selector: str, keep: Callable[[Document], Document], field: str = ""
+    ) -> Iterator[tuple[Sequence[Document], str]]:
+        yield from self._pages(kind, keep, selector, field)
+
+    def _pages(
+        self,
+        kind: str,
+        keep: Callable[[Document], Document],
+        selector: str,
+        field: str,
+        namespace: str = "",
+    ) -> Iterator[tuple[Sequence[Document], str]]:
+        query = {"labelSelector": selector, "fieldSelector": field, "limit": str(PAGE)}
         while True:
-            status, body = self._call("GET", f"{_path(kind, namespace)}?{_query(query)}")
-            page = self._checked(status, body)
-            found += page["items"]
+            answer = self._request("GET", f"{_path(kind, namespace)}?{_query(query)}")
+            if answer.status != 200:  # noqa: PLR2004
+                self._checked(answer.status, _json(answer.data))
+            try:
+                found, page = parse_list(answer.data, keep)
+            except (ValueError, IndexError) as error:  # a proxy's page, or half of a list
+                raise ClusterError(f"no list of {kind}: {error}") from error
+            del answer  # its text need not outlive the look at its items
+            yield found, page["metadata"]["resourceVersion"]
             query["continue"] = page["metadata"].get("continue", "")
             if not query["continue"]:
-                return found, page["metadata"]["resourceVersion"]
+                return
 
     def patch(
         self, kind: str, namespace: str, name: str, patch: Document, *, status: bool = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.fleet import Site, health, observed_rate
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
 from sluice.core.values.quantity import parse_quantity
 from sluice.usecases.configuration import cluster_spec, configured
 
@@ -68,12 +68,25 @@ class Fleet:
 
     def _inventory(self, cluster: str, now: int) -> list[tuple[InventoryRow, dict[str, int]]]:
         """Machines that are there, each with what it can give, in base units."""
+        if now - self._kept.get("", (0, []))[0] > FRESH_MS:
+            self._kept.clear()
+            self._kept[""] = (now, [])
+            for totals in self.nodes.totals():
+                self._kept[totals.instance] = (now, _machines(totals))
         read_at, kept = self._kept.get(cluster, (0, []))
-        if now - read_at > FRESH_MS:
+        if now - read_at > FRESH_MS:  # counted by the version before
             rows = [r for r in self.nodes.of(cluster) if r.seen_at > now - GONE_MS]
             kept = [(row, _amounts(row.allocatable)) for row in rows]
             self._kept[cluster] = (now, kept)
         return kept
+
+
+def _machines(totals: Totals) -> list[tuple[InventoryRow, dict[str, int]]]:
+    """A line for each machine of a group, and one with what all of them hold."""
+    found = [(InventoryRow(requested={"cpu": f"{totals.busy}m"}), dict[str, int]())]
+    for group in totals.groups:
+        found += [(group.machine, _amounts(group.machine.allocatable))] * group.count
+    return found
 
 
 def _amounts(allocatable: Mapping[str, Any]) -> dict[str, int]:

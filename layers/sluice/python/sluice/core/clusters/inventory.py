@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sluice.core.clusters.cluster_state import ClusterState
-from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations.cpu_compatibility import cpu_of
 from sluice.core.values.quantity import parse_quantity
@@ -14,21 +13,13 @@ from sluice.core.values.quantity import parse_quantity
 Document = dict[str, Any]
 
 CHECKPOINT = "sluice.dev/checkpoint"
-
-
-def requested_cpu(cluster: ClusterState) -> dict[str, int]:
-    """Node → millicores that our running pods request there."""
-    total: dict[str, int] = {}
-    for pods in cluster.pods.values():
-        for pod in pods.values():
-            node = pod["spec"].get("nodeName")
-            if node and job_status.running_pod(pod):
-                for container in pod["spec"]["containers"]:
-                    requests = (container.get("resources") or {}).get("requests") or {}
-                    total[node] = total.get(node, 0) + parse_quantity(
-                        "cpu", str(requests.get("cpu", "0"))
-                    )
-    return total
+COUNTED = "#counted"
+"""The row of a cluster that says when its machines were counted last."""
+REQUESTS_MS = 60_000
+"""What our pods request of a machine changes with every pod, and is written this often at most."""
+REFRESH_MS = 24 * 3_600_000
+KEPT_MS = 30 * REFRESH_MS
+"""How long the row of a machine outlives it: losses are counted per machine time."""
 
 
 def node_row(node: Document, now: int) -> InventoryRow | None:
@@ -56,6 +47,38 @@ def node_row(node: Document, now: int) -> InventoryRow | None:
         checkpoint_reason=(metadata.get("annotations") or {}).get(f"{CHECKPOINT}-reason", ""),
         seen_at=now,
     )
+
+
+def present(row: InventoryRow, now: int) -> InventoryRow:
+    """The row as it is stored while its machine is there."""
+    return replace(row, present=True, expires=(now + KEPT_MS) // 1000)
+
+
+def gone(row: InventoryRow, seen_at: int) -> InventoryRow:
+    """The row of a machine that was seen last at a time (epoch ms); it expires."""
+    return replace(row, present=False, seen_at=seen_at, expires=(seen_at + KEPT_MS) // 1000)
+
+
+def is_news(row: InventoryRow, stored: InventoryRow | None) -> bool:
+    """Whether a present machine's row is to be written; `stored` is what was written last."""
+    if stored is None:
+        return True
+    alike = replace(stored, seen_at=row.seen_at, expires=row.expires, requested=row.requested)
+    if alike != replace(row, present=True):
+        return True
+    age = row.seen_at - stored.seen_at
+    return age > REFRESH_MS or (age > REQUESTS_MS and row.requested != stored.requested)
+
+
+def as_counted(rows: Iterable[InventoryRow]) -> list[InventoryRow]:
+    """Rows of one cluster, those of present machines as seen when they were counted last."""
+    found = list(rows)
+    at = max((row.seen_at for row in found if row.instance == COUNTED), default=0)
+    return [
+        replace(row, seen_at=max(at, row.seen_at)) if row.present else row
+        for row in found
+        if row.instance != COUNTED
+    ]
 
 
 def free_by_pool(rows: Iterable[InventoryRow], since: int) -> dict[str, list[int]]:

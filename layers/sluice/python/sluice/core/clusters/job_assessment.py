@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sluice.core.accounting.machines import ended_share, pod_shares, running_share
@@ -53,8 +53,8 @@ def assess_job(
             )
             yield lifecycle.finish(workload, _result_of(ended, pods), ended_at, machine)
     elif workload.state is State.DISPATCHED:
-        machine = running_share(pod_shares(pods, cluster.node_rows), workload.machine)
         for change in _ongoing(workload, job, pods, cluster.warnings, now, ready):
+            machine = running_share(pod_shares(pods, cluster.node_rows), workload.machine)
             yield lifecycle.noting(change, machine)
 
 
@@ -157,18 +157,16 @@ def assess_missing_job(workload: Workload, cluster: ClusterState, now: int) -> I
 
 
 def list_orphans(
-    known: Mapping[str, Workload], cluster: ClusterState, only: Container[Key] | None = None
+    asked: Iterable[str], known: Mapping[str, Workload], cluster: ClusterState
 ) -> Iterator[Document]:
-    """Jobs without a record: of a stale dispatcher, or of an ended generation.
+    """Jobs of these workloads without a record: of a stale dispatcher, or an ended generation.
 
     What others made is theirs to delete; it stays suspended.
     """
-    for key, job in cluster.jobs.items():
-        if in_place.came_by_door(job):
-            continue
+    for key in [key for each in asked for key in cluster.keys.get(each, ())]:
         workload_id, generation = key
-        workload = known.get(workload_id)
-        if job["metadata"].get("deletionTimestamp") or (only is not None and key not in only):
+        workload, job = known.get(workload_id), cluster.jobs[key]
+        if in_place.came_by_door(job) or job["metadata"].get("deletionTimestamp"):
             continue
         if workload is None or workload.generation != generation:
             yield job
@@ -229,6 +227,7 @@ def _result_of(ended: JobResult, pods: Sequence[Document]) -> JobResult:
     return replace(
         ended,
         message=message,
-        exit_codes=job_status.exit_codes(pods),
-        nodes=tuple(sorted(nodes)),
+        nodes=tuple(sorted(nodes)[: job_status.MOST_TOLD]),
+        node_count=len(nodes) if len(nodes) > job_status.MOST_TOLD else 0,
+        **job_status.told_exit_codes(job_status.exit_codes(pods)),
     )

@@ -35,7 +35,6 @@ GENERATION: Final = "sluice.dev/generation"
 QUEUE: Final = "sluice.dev/queue"
 MANAGED: Final = "sluice.dev/managed"
 RESTORE_FROM: Final = known_marks.RESTORE_FROM
-_TTL_SECONDS: Final = 3600
 _IGNORE_DISRUPTION: Final = {
     "action": "Ignore",
     "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
@@ -121,7 +120,7 @@ def render(manifest: Mapping[str, Any], run: Generation) -> list[dict[str, Any]]
     kind = kind_of(rendered)
     set_at(rendered, kind.suspend, value=True)
     if kind.time_to_live and value_at(rendered, kind.time_to_live) is None:
-        set_at(rendered, kind.time_to_live, value=_TTL_SECONDS)
+        set_at(rendered, kind.time_to_live, value=job_status.TIME_TO_LIVE_SECONDS)
     _limits(rendered, kind, run.options)
     together = sum(run.placements[pod_set.name].count for pod_set in list_pod_sets(rendered))
     in_order = kind.starts_in_order(rendered)

@@ -75,7 +75,7 @@ def answer(workload: Workload) -> Answer:
     """What those are told who wait for a workload that has ended."""
     told = {"id": workload.id, "name": workload.name, "queue": workload.queue}
     told["phase"] = phase(workload)
-    codes = workload.result.exit_codes
+    codes, counts = workload.result.exit_codes, workload.result.exit_code_counts
     if not workload.result.succeeded:
         reason = workload.reason or StatusReason(message=workload.result.message)
         errors = [to_plain(each) for each in workload.errors]
@@ -88,6 +88,8 @@ def answer(workload: Workload) -> Answer:
         "startedAt": int(workload.started_at),
         "finishedAt": int(workload.finished_at),
     }
+    if counts:  # of thousands of pods its record keeps no more
+        return Success(_json(output | {"exitCodeCounts": counts}))
     whole = _json(output | {"exitCodes": codes})
     # Of thousands of pods it is enough to know how many ended with which code.
     return Success(whole if len(whole.encode()) <= MAX_OUTPUT else _json(output | _counted(codes)))

@@ -34,6 +34,29 @@ class InventoryRow:
     price: float | None = None
     on_demand_price: float | None = None
     seen_at: int = 0
+    present: bool = False
+    """Its machine was there when the machines of its cluster were counted last; `seen_at` is of
+    the time when the row was written."""
+    expires: int = 0
+    """When DynamoDB may delete the row, in epoch seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineGroup:
+    """Equal machines of a cluster: how many, and what each is, can give and costs."""
+
+    count: int
+    machine: InventoryRow
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the machines of a cluster add up to; `busy` in millicores that our pods request."""
+
+    instance: str
+    """The name of the cluster; the attribute is called as that of machines."""
+    busy: int = 0
+    groups: tuple[MachineGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

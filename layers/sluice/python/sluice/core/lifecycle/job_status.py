@@ -18,6 +18,12 @@ POD_SET_LABEL = "sluice.dev/pod-set"
 STAND_IN = "sluice.dev/restore"
 """Finalizer of a pod in whose place another one is restored, by somebody else and at any time."""
 
+TIME_TO_LIVE_SECONDS = 3600
+"""How long Kubernetes keeps an ended Job whose author does not say."""
+MOST_TOLD = 64
+"""Pods, or nodes, that a record names one by one."""
+LONGEST_RANGES = 2_000
+"""Characters of the indexes of an array that a record names."""
 TOO_LONG = "DeadlineExceeded"  # why a Job failed that ran for its activeDeadlineSeconds
 
 Document = Mapping[str, Any]
@@ -50,7 +56,7 @@ def outcome(job: Document) -> JobResult | None:
         succeeded=condition["type"] in kind_of(job).succeeded,
         reason=reason,
         message=message,
-        indexes=_indexes(job),
+        **_indexes(job),
     )
 
 
@@ -64,8 +70,11 @@ def _final(job: Document) -> Document | None:
     return None
 
 
-def _indexes(job: Document) -> dict[str, str]:
-    """The indexes of an array by what became of them, as Kubernetes writes them: "1,3-5"."""
+def _indexes(job: Document) -> dict[str, Any]:
+    """The indexes of an array by what became of them, as Kubernetes writes them: "1,3-5".
+
+    Of very many ranges the first, and `index_counts` besides.
+    """
     if job["spec"].get("completionMode") != "Indexed":
         return {}
     status, total = job["status"], job["spec"].get("completions", 1)
@@ -73,7 +82,17 @@ def _indexes(job: Document) -> dict[str, str]:
     failed = _members(status.get("failedIndexes", ""))
     unfinished = set(range(total)) - completed - failed
     parts = {"completed": completed, "failed": failed, "unfinished": unfinished}
-    return {name: _ranges(part) for name, part in parts.items() if part}
+    texts = {name: _ranges(part) for name, part in parts.items() if part}
+    told = {name: _bounded(text) for name, text in texts.items()}
+    counts = {name: len(part) for name, part in parts.items() if part}
+    return {"indexes": told, **({} if told == texts else {"index_counts": counts})}
+
+
+def _bounded(ranges: str) -> str:
+    """Whole ranges from the first on, with an ellipsis where more would follow."""
+    if len(ranges) <= LONGEST_RANGES:
+        return ranges
+    return ranges[: ranges.rindex(",", 0, LONGEST_RANGES) + 1] + "…"
 
 
 def _members(ranges: str) -> set[int]:
@@ -145,6 +164,13 @@ def suspended(job: Document) -> bool:
     return bool(value_at(job, kind_of(job).suspend))
 
 
+def time_to_live(job: Document) -> int | None:
+    """How many seconds Kubernetes keeps it once it has ended; None: for ever, as far as it says."""
+    path = kind_of(job).time_to_live
+    seconds = value_at(job, path) if path else None
+    return None if seconds is None else int(seconds)
+
+
 def exit_codes(pods: Iterable[Document]) -> dict[str, dict[str, int]]:
     """Pod → container → exit code, of every container that has ended."""
     codes: dict[str, dict[str, int]] = {}
@@ -154,6 +180,21 @@ def exit_codes(pods: Iterable[Document]) -> dict[str, dict[str, int]]:
             if ended:
                 codes.setdefault(pod["metadata"]["name"], {})[container["name"]] = ended["exitCode"]
     return codes
+
+
+def told_exit_codes(codes: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What a record keeps of the exit codes: all of few pods; of many, counts and some failures.
+
+    DynamoDB limits a record to 400 KB, which the codes of 10,000 pods alone would fill.
+    """
+    if len(codes) <= MOST_TOLD:
+        return {"exit_codes": codes}
+    counts = Counter(str(int(code)) for pod in codes.values() for code in pod.values())
+    failed = sorted(name for name, containers in codes.items() if any(containers.values()))
+    return {
+        "exit_codes": {name: codes[name] for name in failed[:MOST_TOLD]},
+        "exit_code_counts": dict(sorted(counts.items())),
+    }
 
 
 def why_failed(pods: Iterable[Document]) -> str:

@@ -52,6 +52,12 @@ class JobResult:
     exit_codes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     indexes: Mapping[str, str] = field(default_factory=dict)
+    exit_code_counts: Mapping[str, int] = field(default_factory=dict)
+    """Code → containers, of so many pods that `exit_codes` names only some that failed."""
+    node_count: int = 0
+    """Of more nodes than `nodes` names."""
+    index_counts: Mapping[str, int] = field(default_factory=dict)
+    """Of so many ranges that `indexes` has only the first."""
 
     def as_json(self) -> dict[str, Any]:
         """As people and programs get it; empty for a Job that has not ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 # In base units. No cluster comes near it, and sums stay far inside DynamoDB's 38 digits.
@@ -56,6 +57,11 @@ def parse_quantity(resource: str, text: str | float) -> int:
     Fractions of a base unit round up, away from zero, as resource.Quantity does.
     Raises ValueError when the text is not a quantity.
     """
+    return _parse_quantity(resource, str(text))
+
+
+@lru_cache(maxsize=4096)  # tens of thousands of pods ask for the same few amounts
+def _parse_quantity(resource: str, text: str) -> int:
     value = parse_decimal(text) * (1000 if resource == "cpu" else 1)
     whole = -(-abs(value.numerator) // value.denominator)
     return whole if value >= 0 else -whole

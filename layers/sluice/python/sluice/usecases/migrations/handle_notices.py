@@ -20,7 +20,7 @@ from sluice.errors import SluiceError
 from sluice.usecases.migrations.interrupt import Interrupt, NoticeOutcome
 from sluice.usecases.migrations.machines_at_risk import MachineAtRisk
 
-BESIDE: Final = 4
+BESIDE: Final = 10
 """Machines handled at once by one Lambda; each asks a cluster some ten times."""
 Worth = tuple[int, int]
 _NOTHING: Final[Worth] = (-(2**63), 0)
@@ -57,25 +57,24 @@ class HandleNotices:
         order = sorted(bodies, key=lambda key: worth(seen.get(key, {})), reverse=True)
         return {key: self.pool.submit(handle, key) for key in order}
 
-    def look(self, bodies: Mapping[str, str]) -> dict[str, dict[str, MachineAtRisk]]:
+    def look(self, bodies: Mapping[str, str]) -> dict[str, dict[str, MachineAtRisk | None]]:
         """By message: the machines that it warns of. Of a single warning nothing is compared."""
         warnings = {key: found for key, body in bodies.items() if (found := _warnings(body))}
         if len(warnings) == 1:
             return {}
         return dict(zip(warnings, self.pool.map(self.machines, warnings.values()), strict=True))
 
-    def machines(self, notices: Iterable[Notice]) -> dict[str, MachineAtRisk]:
+    def machines(self, notices: Iterable[Notice]) -> dict[str, MachineAtRisk | None]:
         """By instance; a machine that cannot be looked at is looked at again when handled."""
         try:
-            found = {notice.instance: self.interrupt.machines.look(notice) for notice in notices}
+            return {notice.instance: self.interrupt.machines.look(notice) for notice in notices}
         except SluiceError:
             return {}
-        return {instance: machine for instance, machine in found.items() if machine}
 
 
-def worth(machines: Mapping[str, MachineAtRisk]) -> Worth:
+def worth(machines: Mapping[str, MachineAtRisk | None]) -> Worth:
     """Of the dearest workload on these machines."""
-    every = (each.value for machine in machines.values() for each in machine.at_risk)
+    every = (each.value for machine in machines.values() if machine for each in machine.at_risk)
     return max(every, default=_NOTHING)
 
 

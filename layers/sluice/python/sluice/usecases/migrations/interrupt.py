@@ -45,6 +45,7 @@ from sluice.ports import (
     Clusters,
     Ledgers,
     Losses,
+    Machines,
     Migrations,
     Nodes,
     Offerings,
@@ -87,6 +88,7 @@ class Interrupt:
     clock: Clock
     pools: Pools
     ledgers: Ledgers
+    ec2: Machines
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PARALLEL))
 
     @property
@@ -104,6 +106,7 @@ class Interrupt:
             nodes=self.nodes,
             migrations=self.migrations,
             clock=self.clock,
+            ec2=self.ec2,
         )
 
     @property
@@ -126,9 +129,9 @@ class Interrupt:
         account: str,
         region: str,
         of_agent: bool = False,
-        seen: Mapping[str, MachineAtRisk] | None = None,
+        seen: Mapping[str, MachineAtRisk | None] | None = None,
     ) -> list[NoticeOutcome]:
-        """`seen`: machines by instance that were looked at already, with the work on them.
+        """`seen`: by instance, what was looked at already; None: it is none of ours.
 
         `of_agent`: whether a node agent sent it, who may say less than EC2.
         """
@@ -158,11 +161,12 @@ class Interrupt:
         ]
 
     def handle(
-        self, notice: Notice, account: str, region: str, seen: Mapping[str, MachineAtRisk]
+        self, notice: Notice, account: str, region: str, seen: Mapping[str, MachineAtRisk | None]
     ) -> NoticeOutcome:
         if (notice.account, notice.region) != (account, region):
             return NoticeOutcome(dropped=f"of account {notice.account}, region {notice.region}")
-        machine = seen.get(notice.instance) or self.machines.look(notice)
+        known = notice.instance in seen
+        machine = seen[notice.instance] if known else self.machines.look(notice)
         if machine is None:
             return NoticeOutcome(dropped=f"instance {notice.instance} is none of ours")
         cluster = self.clusters.cluster(machine.cluster)

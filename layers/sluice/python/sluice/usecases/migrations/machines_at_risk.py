@@ -10,7 +10,17 @@ from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.migrations import at_risk
 from sluice.core.migrations.at_risk import AtRisk, most_valuable_first
 from sluice.core.migrations.interruption import LOSSES, Notice
-from sluice.ports import Catalog, Clock, Cluster, Clusters, Document, Migrations, Nodes, Workloads
+from sluice.ports import (
+    Catalog,
+    Clock,
+    Cluster,
+    Clusters,
+    Document,
+    Machines,
+    Migrations,
+    Nodes,
+    Workloads,
+)
 from sluice.usecases.migrations.assess_checkpoint import with_gang
 
 
@@ -31,6 +41,7 @@ class MachinesAtRisk:
     nodes: Nodes
     migrations: Migrations
     clock: Clock
+    ec2: Machines
 
     def look(self, notice: Notice) -> MachineAtRisk | None:
         """The machine of a notice with the work on it, the dearest first; None: not ours."""
@@ -43,8 +54,9 @@ class MachinesAtRisk:
     def find(self, notice: Notice) -> tuple[str, InventoryRow] | None:
         """Cluster and inventory row of an instance.
 
-        The inventory may lag behind a new node, so a warning is looked up in the cluster too;
-        state changes come for every instance of the account, and are not.
+        The inventory may lag behind a new node, so a warning is looked up in the cluster too,
+        unless EC2 says that the instance is of no cluster of ours; state changes come for every
+        instance of the account, and are not.
         """
         clusters = list(self.catalog.snapshot().of("Cluster"))
         for name in clusters:
@@ -52,11 +64,22 @@ class MachinesAtRisk:
                 return name, row
         if notice.kind in LOSSES:
             return None
+        told = self.ec2.clusters_of([notice.instance])
         for name in clusters:
-            nodes, _ = self.clusters.cluster(name).list("Node")
-            for node in nodes:
-                if (row := node_row(node, self.clock.now())) and row.instance == notice.instance:
-                    return name, row
+            if notice.instance in told and name not in told[notice.instance]:
+                continue
+            if row := self.find_node(self.clusters.cluster(name), notice.instance):
+                return name, row
+        return None
+
+    def find_node(self, cluster: Cluster, instance: str) -> InventoryRow | None:
+        """The inventory row of a node, if the cluster has one for the instance."""
+        now, keep = self.clock.now(), lambda node: {"row": node_row(node, now)}
+        for page, _ in cluster.pages("Node", selector="", keep=keep):
+            for each in page:
+                row: InventoryRow | None = each["row"]
+                if row is not None and row.instance == instance:
+                    return row
         return None
 
     def list(self, cluster: Cluster, node: str) -> tuple[AtRisk, ...]:

@@ -76,7 +76,12 @@ class RetireMachine:
 
         The same that Karpenter does with an interruption queue of its own, so both agree.
         """
-        cluster.patch("Node", "", node, {"spec": {"unschedulable": True}})
+        patched = cluster.patch("Node", "", node, {"spec": {"unschedulable": True}})
+        owners = ((patched or {}).get("metadata") or {}).get("ownerReferences") or ()
+        if named := [owner for owner in owners if owner["kind"] == "NodeClaim"]:
+            for owner in named:  # Karpenter says so on each of its nodes
+                cluster.delete("NodeClaim", "", owner["name"], uid=owner["uid"])
+            return
         claims, _ = cluster.list("NodeClaim")
         for claim in claims:
             metadata = claim["metadata"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -50,6 +51,19 @@ class ArchiveLogs:
 
     def start(self, cluster: Cluster, workload: Workload, state: ClusterState) -> None:
         self.pool.submit(self.copy, cluster, workload, state)
+
+    def keep_exit_codes(self, workload: Workload, state: ClusterState) -> None:
+        """Of more pods than a record names, beside the logs, as pod `exit-codes`."""
+        codes = job_status.exit_codes(state.pods_of(workload.id, workload.generation))
+        text = json.dumps(codes, default=int, sort_keys=True).encode()
+        where = workload.id, workload.generation, "exit-codes", "all"
+        self.pool.submit(self._put, where, text)
+
+    def _put(self, where: tuple[str, int, str, str], text: bytes) -> None:
+        try:
+            self.archive.put(*where, text)
+        except Exception as error:  # noqa: BLE001 - nobody reads the result of the thread
+            self.problems.report(error)
 
     def start_recent(
         self, cluster: Cluster, state: ClusterState, records: Iterable[Workload], since: int

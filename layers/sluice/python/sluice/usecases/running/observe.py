@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.inventory import newest_by_node
-from sluice.core.clusters.job_assessment import list_lost_commands, list_orphans
-from sluice.core.jobs.table import EVERYWHERE, KINDS
 from sluice.core.lifecycle import job_status
-from sluice.core.lifecycle.record import State, Workload
-from sluice.errors import ClusterError
+from sluice.core.lifecycle.record import State
 from sluice.ports import (
     Catalog,
     Clock,
     Cluster,
     Clusters,
     Commands,
-    Document,
     Leases,
     LogArchive,
     Nodes,
@@ -32,7 +28,9 @@ from sluice.usecases.fleet import beat
 from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.migrations.placeholders import Placeholders
 from sluice.usecases.running.archive_logs import RECENT_MS, ArchiveLogs
-from sluice.usecases.running.cluster_events import DOOR, SELECTOR, ClusterEvents, Event
+from sluice.usecases.running.cluster_events import DOOR, TICK_SECONDS, ClusterEvents, Event
+from sluice.usecases.running.cluster_view import ClusterView, list_cluster, list_into
+from sluice.usecases.running.compare_records import PAGE, CompareRecords
 from sluice.usecases.running.count_nodes import CountNodes
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 from sluice.usecases.running.kubernetes_door import KubernetesDoor
@@ -42,15 +40,24 @@ from sluice.usecases.running.pods_ready import PodsReady
 from sluice.usecases.running.problems import Problems
 from sluice.usecases.running.update_records import UpdateRecords
 
-NOT_FOUND = 404
 RESEND_MS = 1_000  # how often moves are looked at: only time tells when a source has to stop
 CHECK_MS = 10_000
+LIST_ACTIVE_MS = 30_000  # of a cluster with many workloads
+MANY = 2_000
+MANY_NODES, COUNT_MANY_MS = 500, 30_000
+RELIST_MS = 900_000
+"""How long a process goes on from what it has listed and watched."""
 LOG_THREADS = 8
+MOST_ENDED, MOST_REMOVED = 2_000, 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observe:
-    """Records follow the events of the cluster; a full comparison now and then repairs the rest."""
+    """Records follow the events of the cluster; comparisons now and then repair the rest.
+
+    What a run knows at its end the next one goes on from, if the same process runs it and the API
+    server still has the events since then.
+    """
 
     workloads: Workloads
     catalog: Catalog
@@ -63,9 +70,11 @@ class Observe:
     update: UpdateRecords
     logs: ArchiveLogs
     count_nodes: CountNodes
-    order_checkpoints: OrderCheckpoints
+    compare: CompareRecords
     problems: Problems
     door: KubernetesDoor
+    kept: dict[str, ClusterView] = field(default_factory=dict)
+    """The view of the cluster that this process observed last."""
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
         """Observes until `until` (epoch ms), or just once if nothing of ours is on the cluster.
@@ -83,111 +92,138 @@ class Observe:
         archived = lease.take()
         try:
             cluster = self.clusters.cluster(name)
-            state, versions, records = self.reconcile(name, cluster)
-            beat(self.nodes, name, self.clock.now())
-            waiting = self.door.look(name, cluster)
-            if state.jobs or self.workloads.active(name) or self.door.busy:
-                self.logs.start_recent(cluster, state, records, archived)
-                due = self.order_checkpoints(name, records, state)
-                self.watch(name, cluster, state, (versions, waiting), due, lease)
+            view = self.kept.pop(name, None)
+            self.kept.clear()  # one cluster at a time has room
+            if view is None or not self.go_on(name, cluster, view, lease, archived):
+                view = self.reconcile(name, cluster, archived)
+                waiting = self.door.look(name, cluster)
+                if view.state.jobs or self.workloads.active(name) or self.door.busy:
+                    view.door = waiting
+                    self.watch(name, cluster, view, lease, archived)
         finally:
             lease.release()
 
+    def go_on(
+        self, name: str, cluster: Cluster, view: ClusterView, lease: ObserverLease, archived: int
+    ) -> bool:
+        """Goes on from what the last run knew; False if everything has to be listed again."""
+        if self.clock.now() - view.listed_at > RELIST_MS:
+            return False
+        if self.clock.now() - view.left_at > CHECK_MS:  # another process may have observed since
+            self.count_nodes.read(name)
+        view.door = self.door.look(name, cluster)
+        view.watchlist.ask(view.watchlist.ended)  # their logs may not have been kept in time
+        return self.watch(name, cluster, view, lease, archived)
+
     def watch(
-        self,
-        name: str,
-        cluster: Cluster,
-        state: ClusterState,
-        versions: tuple[Mapping[str, str], Mapping[str, str]],
-        due: Mapping[str, int],
-        lease: ObserverLease,
-    ) -> None:
+        self, name: str, cluster: Cluster, view: ClusterView, lease: ObserverLease, archived: int
+    ) -> bool:
         """Follows the events; now and then looks for what no event tells.
 
-        `versions`: where the watches start, of what runs and of what stands at the door.
-        `due`: when each workload is to be checkpointed next (epoch ms).
+        False if the API server does not have the events since the view's versions any more.
         """
-        until, ended = lease.until, lease.ended
+        state, watchlist = view.state, view.watchlist
+        until, over = lease.until, threading.Event()
         events = ClusterEvents(
-            cluster=cluster, clock=self.clock, until=until, ended=ended, problems=self.problems
+            cluster=cluster,
+            clock=self.clock,
+            until=until,
+            ended=over,
+            problems=self.problems,
+            versions=view.versions,
+            door=view.door,
         )
-        events.follow(*versions)
+        events.follow()
+        beat(self.nodes, name, self.clock.now())
         checked = resent = self.clock.now()
         counted = 0
-        while (now := self.clock.now()) < until and not ended.is_set():
-            self.mark(name, cluster, state, events.take())
-            urgent = state.list_urgent()
-            if urgent and now - resent > RESEND_MS:
-                self.commands.send(name, urgent)
+        while (now := self.clock.now()) < until and not (over.is_set() or lease.ended.is_set()):
+            self.mark(name, cluster, view, events.take(wait=0 if watchlist.queue else TICK_SECONDS))
+            if now - resent > RESEND_MS:
+                self.send(name, state.list_urgent())
                 resent = now
-            if state.uncounted and now - counted > RESEND_MS:
+            few = len(state.node_rows) < MANY_NODES
+            if state.uncounted and now - counted > (RESEND_MS if few else CHECK_MS):
                 # At once: a notice of the end of an unknown machine would find no workload.
                 self.count_nodes(name, cluster, state, now)
                 counted = now
             if now - checked > CHECK_MS:
-                due = self.check(name, cluster, state)
+                self.check(name, cluster, view, archived, since=checked)
                 checked = now
-            elif late := [workload_id for workload_id, at in due.items() if at <= now]:
-                later = {i: at for i, at in due.items() if at > now}
-                records = self.workloads.get_many(late)
-                due = later | self.order_checkpoints(name, records, state)
-        ended.set()
+            watchlist.ask_due(now)
+            if ids := watchlist.take(PAGE):
+                self.send(name, self.compare(name, cluster, view, ids, archived))
+        over.set()
         # Events that came until then count too; the next observer would find them by its list.
         while (rest := events.take(wait=0)) and self.clock.now() < until + LEASE_MS:
-            self.mark(name, cluster, state, rest)
+            self.mark(name, cluster, view, rest)
+        if not events.broken and not lease.ended.is_set():
+            view.left_at, self.kept[name] = self.clock.now(), view
+        return not events.expired
 
-    def reconcile(
-        self, name: str, cluster: Cluster
-    ) -> tuple[ClusterState, dict[str, str], Iterable[Workload]]:
-        """Compares all records of the cluster with all its Jobs; repairs what an event lost.
+    def reconcile(self, name: str, cluster: Cluster, archived: int = 0) -> ClusterView:
+        """Lists all our objects and compares all records with them, as far as its time goes.
 
-        The records are read before the Jobs: a Job that a record names and the list lacks is gone.
-        Returns the state, the version of each kind from which to watch, and the records as read.
+        What it leaves over stands in the view's queue.
         """
-        records = self.workloads.get_many(self.workloads.active(name))
-        kinds = cluster_spec(self.catalog.snapshot(), name).kinds | {w.kind for w in records}
-        state, versions = list_objects(cluster, kinds)
-        known = {w.id: w for w in records}
-        state.forget_ended(known, self.clock.now() - RECENT_MS)
-        state.node_rows = newest_by_node(self.nodes.of(name))
-        self.update.read_warnings(cluster, state, records)
-        unknown = [i for i in state.workload_ids() if i not in known]
-        known |= {w.id: w for w in self.workloads.get_many(unknown)}
-        self.update.assess(cluster, state, known.values(), missing=records)
-        self.delete_orphans(cluster, state, known)
-        self.resend(name, records, state)
-        pods = [pod for pods in state.pods.values() for pod in pods.values()]
-        self.update.note_checkpoints(pods, state)
+        now, active = self.clock.now(), self.workloads.active(name)
+        recent = now - RECENT_MS
+        kinds = cluster_spec(self.catalog.snapshot(), name).kinds
+        view = list_cluster(cluster, frozenset(active), recent, kinds)
+        view.listed_at = view.listed_active_at = now
+        view.state.node_rows = newest_by_node(self.count_nodes.read(name))
+        self.update.note_checkpoints(view.answered, view.state)
+        view.answered.clear()
+        beat(self.nodes, name, self.clock.now())
+        view.watchlist.ask_all(active, view.state)
+        lost = list[str]()
+        while self.clock.now() - now < CHECK_MS and (ids := view.watchlist.take(PAGE)):
+            lost += self.compare(name, cluster, view, ids, archived)
+        for kind in view.kinds - view.versions.keys():  # of records, though it should not be here
+            list_into(view, cluster, kind, frozenset(active), recent)
+        self.send(name, [*lost, *view.state.list_urgent()])
         Placeholders(self.workloads, self.clock).remove_unused(cluster)
-        self.count_nodes(name, cluster, state, self.clock.now())
-        return state, versions, known.values()
+        self.count_nodes(name, cluster, view.state, self.clock.now())
+        return view
 
-    def check(self, name: str, cluster: Cluster, state: ClusterState) -> dict[str, int]:
+    def check(
+        self, name: str, cluster: Cluster, view: ClusterView, archived: int = 0, since: int = 0
+    ) -> None:
         """Looks for what only time tells: late pods, lost commands, new nodes.
 
-        Returns when each workload is to be checkpointed next (epoch ms).
+        Reads the records that this can concern, and the next part of all others.
         """
-        records = self.workloads.get_many(self.workloads.active(name))
-        self.update.read_warnings(cluster, state, records)
-        self.update.assess(cluster, state, records)
-        self.resend(name, records, state)
-        due = self.order_checkpoints(name, records, state)
+        now, watchlist, state = self.clock.now(), view.watchlist, view.state
+        many = len(watchlist.settled) > MANY
+        if not many or now - view.listed_active_at > LIST_ACTIVE_MS:
+            watchlist.ask_all(self.workloads.active(name), state)
+            view.listed_active_at = now
+        watchlist.ask_again(now - since if since else CHECK_MS)
+        ids = watchlist.take(PAGE)
+        lost = self.compare(name, cluster, view, ids, archived) if ids else []
+        self.send(name, [*lost, *state.list_urgent()])
         Placeholders(self.workloads, self.clock).remove_unused(cluster)
-        self.count_nodes(name, cluster, state, self.clock.now())
+        if len(state.node_rows) < MANY_NODES or now - view.counted_at > COUNT_MANY_MS:
+            self.count_nodes(name, cluster, state, now)
+            view.counted_at = now
         self.logs.start_remaining(cluster, state, self.workloads.get_many)
-        return due
+        self.forget_ended(cluster, view)
 
-    def mark(
-        self, name: str, cluster: Cluster, state: ClusterState, events: Sequence[Event]
-    ) -> None:
+    def mark(self, name: str, cluster: Cluster, view: ClusterView, events: Sequence[Event]) -> None:
         """Assesses only the workloads whose Jobs the events have changed."""
+        state = view.state
         at_door = [(change, job) for change, kind, job in events if kind == DOOR]
         events = [event for event in events if event[1] != DOOR]
         keys = {state.update(kind, change, document) for change, kind, document in events}
         pods = [(change, pod) for change, kind, pod in events if kind == "Pod"]
         self.update.note_checkpoints([pod for _, pod in pods], state)
         self.logs.start_last(cluster, [pod for change, pod in pods if change != "DELETED"])
+        added = {
+            key for change, pod in pods if change == "ADDED" and (key := job_status.owner(pod))
+        }
         changed = [key[0] for key in keys if key and state.has_changed(key)]
+        unready = [key[0] for key in keys if key and state.statuses.get(key) != "ready"]
+        view.watchlist.unsettle([*changed, *unready, *(key[0] for key in added)])
         if not changed:
             self.door.follow(name, cluster, at_door)
             return
@@ -195,32 +231,31 @@ class Observe:
         started = self.clock.now()
         # A Job that was never seen may be too new; only a deletion that was seen counts here.
         deleted = {job["metadata"]["uid"] for change, _, job in events if change == "DELETED"}
-        missing = [w for w in records if w.uid in deleted]
-        self.update.assess(cluster, state, records, missing)
+        self.update.assess(cluster, state, records, [w for w in records if w.uid in deleted])
         self.logs.start_recent(cluster, state, records, started - CHECK_MS)  # `act` ended some
-        stopping = [w.id for w in records if w.object and w.state is State.RECLAIMING]
-        if stopping:  # its pods and its controller's word prove the end; `act` looks at both
-            self.commands.send(name, stopping)
+        # Its pods and its controller's word prove the end; `act` looks at both.
+        self.send(name, [w.id for w in records if w.object and w.state is State.RECLAIMING])
         self.door.follow(name, cluster, at_door)  # after those that ended and were deleted then
 
-    def delete_orphans(
-        self, cluster: Cluster, state: ClusterState, known: Mapping[str, Workload]
-    ) -> None:
-        """Deletes Jobs that no record wants."""
-        # Read again: a record from before the list may be older than the Job it is compared with.
-        suspects = {key for job in list_orphans(known, state) if (key := job_status.owner(job))}
-        current = self.workloads.get_many(workload_id for workload_id, _ in suspects)
-        for job in list_orphans({w.id: w for w in current}, state, only=suspects):
-            metadata = job["metadata"]
-            cluster.delete(
-                job["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
-            )
-
-    def resend(self, name: str, records: Sequence[Workload], state: ClusterState) -> None:
+    def send(self, name: str, lost: Sequence[str]) -> None:
         """Sends commands again that were lost, and those of workloads that need one each second."""
-        lost = list_lost_commands(records, state, self.clock.now())
-        if workloads := list(dict.fromkeys([*lost, *state.list_urgent()])):
-            self.commands.send(name, workloads)
+        if lost:
+            self.commands.send(name, list(dict.fromkeys(lost)))
+
+    def forget_ended(self, cluster: Cluster, view: ClusterView) -> None:
+        """Forgets ended Jobs whose logs are kept, and removes the oldest where they are many."""
+        state, pending = view.state, {key[0] for key in list(self.logs.pending)}
+        for workload_id in view.watchlist.ended - pending:
+            for key in state.keys.get(workload_id, ()):
+                state.forget(key)
+        before = self.clock.now() - RECENT_MS
+        many = sorted(
+            (each for each in state.ended.values() if not each.own_time),
+            key=lambda each: each.ended_at,
+        )
+        for each in many[: max(0, min(len(many) - MOST_ENDED, MOST_REMOVED))]:
+            if each.ended_at < before:
+                cluster.delete(each.kind, each.namespace, each.name, uid=each.uid)
 
 
 def compose_observe(
@@ -248,6 +283,15 @@ def compose_observe(
         problems=problems,
         pool=pool or ThreadPoolExecutor(LOG_THREADS),
     )
+    update = UpdateRecords(
+        workloads=workloads,
+        commands=commands,
+        clock=clock,
+        migrate=migrate,
+        logs=logs,
+        problems=problems,
+        rules=PodsReady(catalog, clock),
+    )
     return Observe(
         workloads=workloads,
         catalog=catalog,
@@ -257,45 +301,16 @@ def compose_observe(
         leases=leases,
         clock=clock,
         migrate=migrate,
-        update=UpdateRecords(
-            workloads=workloads,
-            commands=commands,
-            clock=clock,
-            migrate=migrate,
-            logs=logs,
-            problems=problems,
-            rules=PodsReady(catalog, clock),
-        ),
+        update=update,
         logs=logs,
         count_nodes=CountNodes(nodes=nodes, prices=prices, detect_lost=detect_lost_nodes),
-        order_checkpoints=order_checkpoints,
+        compare=CompareRecords(
+            workloads=workloads,
+            clock=clock,
+            update=update,
+            logs=logs,
+            order_checkpoints=order_checkpoints,
+        ),
         problems=problems,
         door=KubernetesDoor(submit=submit, workloads=workloads, clock=clock, problems=problems),
     )
-
-
-def list_objects(
-    cluster: Cluster, kinds: Collection[str] = EVERYWHERE
-) -> tuple[ClusterState, dict[str, str]]:
-    """Our objects on the cluster, and from which version to watch each kind that it knows.
-
-    `kinds` are those that the cluster should have, and those of its records.
-    """
-    state, versions = ClusterState(), dict[str, str]()
-    for kind in (*(kind for kind in KINDS if kind in kinds), "Pod"):
-        documents, version = list_kind(cluster, kind)
-        if version:
-            versions[kind] = version
-        for document in documents:
-            state.update(kind, "ADDED", {"kind": kind, **document})
-    return state, versions
-
-
-def list_kind(cluster: Cluster, kind: str) -> tuple[list[Document], str]:
-    """Our objects of a kind and the version to watch from; no version if the kind is unknown."""
-    try:
-        return cluster.list(kind, selector=SELECTOR)
-    except ClusterError as error:
-        if error.status == NOT_FOUND and kind in KINDS and not KINDS[kind].built_in:
-            return [], ""  # its controller is not installed
-        raise

@@ -63,6 +63,8 @@ class UpdateRecords:
         self.workloads.apply(changes)
         for change in ended:
             self.logs.start(cluster, change.before, state)
+            if change.set["result"].exit_code_counts:
+                self.logs.keep_exit_codes(change.before, state)
             if change.set["result"].succeeded:
                 self.migrate.catalog.drop_all(change.before)
                 if driver_of(change.before.options).service:  # `act` alone may speak to it
