@@ -20,6 +20,9 @@ LATER = {  # what d5fa189 did not know
     ".runs[0].ordered_at",
     ".runs[1].ordered_at",
     ".shape_hash",
+    ".result.exit_code_counts",
+    ".result.index_counts",
+    ".result.node_count",
     *(f".pod_sets[0].{name}" for name in ("node_selector", "affinity", "tolerations")),
 }
 NOT_READ_ANY_MORE = {"ready_pods"}  # d5fa189 removed it, but never set it
