@@ -46,8 +46,8 @@ def describe(app: App, *, workload: str | None, name: str | None, output: str) -
         click.echo("\nRuns:")
         click.echo(_runs(found["runs"]))
     if counts := (found.get("result") or {}).get("exit_code_counts"):
-        told = ", ".join(f"{count} × {code}" for code, count in counts.items())
-        click.echo(f"\nExit codes of its containers: {told}")
+        ended_with = ", ".join(f"{count} × {code}" for code, count in counts.items())
+        click.echo(f"\nExit codes of its containers: {ended_with}")
     if codes := (found.get("result") or {}).get("exit_codes"):
         click.echo("\nExit codes:")
         click.echo(_exit_codes(codes))
