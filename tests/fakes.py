@@ -25,7 +25,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening, as_line, in_order
 from sluice.core.lifecycle.indexes import Place, index_keys, pending_key, place_of
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, MachineTotals
 from sluice.core.lifecycle.record import Change, State, Workload, after
 from sluice.core.migrations.checkpointing import Checkpoint, CheckpointEntries, SaveFailure
 from sluice.core.migrations.cpu_compatibility import GENERATION, MANUFACTURER
@@ -436,7 +436,7 @@ class MemoryMachines:
 class MemoryNodes:
     rows: dict[str, dict[str, InventoryRow]] = field(default_factory=dict)
     beats: dict[str, Heartbeat] = field(default_factory=dict)
-    sums: dict[str, Totals] = field(default_factory=dict)
+    sums: dict[str, MachineTotals] = field(default_factory=dict)
 
     def put_many(self, cluster: str, nodes: Sequence[InventoryRow]) -> None:
         self.rows.setdefault(cluster, {}).update({node.instance: node for node in nodes})
@@ -444,10 +444,10 @@ class MemoryNodes:
     def of(self, cluster: str) -> list[InventoryRow]:
         return as_counted(self.rows.get(cluster, {}).values())
 
-    def put_totals(self, totals: Totals) -> None:
+    def put_totals(self, totals: MachineTotals) -> None:
         self.sums[totals.instance] = totals
 
-    def totals(self) -> list[Totals]:
+    def totals(self) -> list[MachineTotals]:
         return list(self.sums.values())
 
     def find(self, cluster: str, instance: str) -> InventoryRow | None:

@@ -17,7 +17,7 @@ from sluice.adapters.dynamodb_workloads import DynamoDBWorkloads
 from sluice.adapters.kubernetes_cluster import KubernetesCluster
 from sluice.adapters.workload_items import item_of
 from sluice.core.config.model import PodSetAssignment
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, MachineTotals
 from sluice.core.lifecycle.record import PodSet, Reservation, State, Workload
 
 from tests.fakes import MemoryNodes
@@ -341,7 +341,7 @@ class CountedNodes(MemoryNodes):
         self.units["write"] += 1
         super().put_heartbeat(heartbeat)
 
-    def put_totals(self, totals: Totals) -> None:
+    def put_totals(self, totals: MachineTotals) -> None:
         self.units["write"] += 1
         super().put_totals(totals)
 

@@ -20,7 +20,7 @@ from sluice.core.lifecycle.run import NO_MACHINE, Run
 from sluice.errors import ClusterError
 from sluice.usecases.reading.explain import settled
 from sluice.usecases.running.cluster_events import SELECTOR
-from sluice.usecases.running.cluster_view import ClusterView
+from sluice.usecases.running.observed_cluster import ObservedCluster
 
 from tests.fakes import FakeKubernetes, MemoryLogs, MemoryWorkloads
 from tests.unit.usecases.plane import NAMESPACE, Plane, a_workload, admitted
@@ -965,7 +965,7 @@ def test_a_run_that_is_stopped_leaves_its_log_as_far_as_it_came() -> None:
     ended = {**told, "status": {"phase": "Failed"}}
 
     def kept_after(*events: tuple[str, str, Any]) -> bytes:
-        observe.mark(CLUSTER, talking, ClusterView(), events)
+        observe.mark(CLUSTER, talking, ObservedCluster(), events)
         for copy in list(observe.logs.last_copies.values()):
             copy.result()
         return plane.logs.get("w1", 0, POD, "main")
@@ -986,7 +986,7 @@ def test_pods_that_are_removed_after_their_end_are_not_read_again() -> None:
     metadata = {**pod["metadata"], "deletionTimestamp": "now"}
 
     removed = {**pod, "metadata": metadata, "status": {"phase": "Succeeded"}}
-    observe.mark(CLUSTER, plane.kubernetes, ClusterView(), [("MODIFIED", "Pod", removed)])
+    observe.mark(CLUSTER, plane.kubernetes, ObservedCluster(), [("MODIFIED", "Pod", removed)])
 
     assert not observe.logs.last_copies
 

@@ -17,7 +17,7 @@ from sluice.core.lifecycle.completion import Answer
 from sluice.core.lifecycle.faults import Fault
 from sluice.core.lifecycle.happenings import Happening
 from sluice.core.lifecycle.indexes import Place
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, MachineTotals
 from sluice.core.lifecycle.record import Change, Workload
 from sluice.core.migrations.checkpointing import Checkpoint, SaveFailure
 from sluice.core.migrations.interruption import Notice
@@ -473,9 +473,9 @@ class Nodes(Protocol):
         """That of each cluster that has ever answered."""
         ...
 
-    def put_totals(self, totals: Totals) -> None: ...
+    def put_totals(self, totals: MachineTotals) -> None: ...
 
-    def totals(self) -> list[Totals]:
+    def totals(self) -> list[MachineTotals]:
         """Those of each cluster whose machines were counted."""
         ...
 

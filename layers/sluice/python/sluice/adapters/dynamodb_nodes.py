@@ -10,7 +10,7 @@ from sluice.adapters.attribute_values import from_item, to_item
 from sluice.adapters.dynamodb_batches import put_all
 from sluice.adapters.dynamodb_leases import LEASE
 from sluice.core.clusters.inventory import as_counted
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, MachineTotals
 from sluice.core.values.plain import from_stored, to_plain
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ class DynamoDBNodes:
     def heartbeats(self) -> list[Heartbeat]:
         return [from_stored(Heartbeat, row) for row in self._rows(HEARTBEATS)]
 
-    def put_totals(self, totals: Totals) -> None:
+    def put_totals(self, totals: MachineTotals) -> None:
         put_all(self.client, self.table, [_item(TOTALS, totals)])
 
-    def totals(self) -> list[Totals]:
-        return [from_stored(Totals, row) for row in self._rows(TOTALS)]
+    def totals(self) -> list[MachineTotals]:
+        return [from_stored(MachineTotals, row) for row in self._rows(TOTALS)]
 
     def _rows(self, cluster: str) -> list[dict[str, Any]]:
         pages = self.client.get_paginator("query").paginate(
@@ -60,5 +60,5 @@ class DynamoDBNodes:
         return from_stored(InventoryRow, from_item(item)) if item else None
 
 
-def _item(cluster: str, row: InventoryRow | Heartbeat | Totals) -> dict[str, Any]:
+def _item(cluster: str, row: InventoryRow | Heartbeat | MachineTotals) -> dict[str, Any]:
     return to_item({"cluster": cluster, **to_plain(row)})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sluice.core.clusters.fleet import Site, health, observed_rate
-from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, Totals
+from sluice.core.lifecycle.inventory_row import Heartbeat, InventoryRow, MachineTotals
 from sluice.core.values.quantity import parse_quantity
 from sluice.usecases.configuration import cluster_spec, configured
 
@@ -81,7 +81,7 @@ class Fleet:
         return kept
 
 
-def _machines(totals: Totals) -> list[tuple[InventoryRow, dict[str, int]]]:
+def _machines(totals: MachineTotals) -> list[tuple[InventoryRow, dict[str, int]]]:
     """A line for each machine of a group, and one with what all of them hold."""
     found = [(InventoryRow(requested={"cpu": f"{totals.busy}m"}), dict[str, int]())]
     for group in totals.groups:

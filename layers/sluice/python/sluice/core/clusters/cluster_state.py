@@ -27,7 +27,7 @@ MOST_ASKED = 20  # pods at one look: large images take long, too
 
 
 @dataclass(frozen=True, slots=True)
-class EndedJob:
+class ForgottenJob:
     """Where an ended Job lies; `own_time`: its author says how long Kubernetes keeps it."""
 
     ended_at: int
@@ -51,7 +51,7 @@ class ClusterState:
     """By UID."""
     keys: dict[str, tuple[Key, ...]] = field(default_factory=dict)
     """Workload id → the generations of which there is a Job."""
-    ended: dict[Key, EndedJob] = field(default_factory=dict)
+    ended: dict[Key, ForgottenJob] = field(default_factory=dict)
     """Jobs whose records say that they ended, and of which nothing more is kept."""
     statuses: dict[Key, str] = field(default_factory=dict)
     leaving: dict[str, str] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class ClusterState:
         self.statuses.pop(key, None)
         self.resent.discard(key)
         own_time = job_status.time_to_live(job) != job_status.TIME_TO_LIVE_SECONDS
-        self.ended[key] = EndedJob(
+        self.ended[key] = ForgottenJob(
             job_status.ended_at(job),
             str(job["kind"]),
             metadata["namespace"],

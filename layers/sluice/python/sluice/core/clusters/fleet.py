@@ -19,7 +19,7 @@ from sluice.core.clusters.placement import (
     place,
 )
 from sluice.core.jobs.table import EVERYWHERE
-from sluice.core.lifecycle.inventory_row import InventoryRow, MachineGroup, Totals
+from sluice.core.lifecycle.inventory_row import InventoryRow, MachineGroup, MachineTotals
 from sluice.core.values.quantity import parse_quantity
 from sluice.core.values.reasons import Reason
 
@@ -102,7 +102,7 @@ def observed_rate(
     return {resource: (price, amount) for resource, amount in gives.items() if amount > 0}
 
 
-def totals(cluster: str, rows: Iterable[InventoryRow]) -> Totals:
+def totals(cluster: str, rows: Iterable[InventoryRow]) -> MachineTotals:
     """What `admit` has to know of the inventory: some dozens of lines for 5,000 nodes.
 
     `busy` in whole cores: it would otherwise be written again with every pod that comes or goes.
@@ -115,7 +115,7 @@ def totals(cluster: str, rows: Iterable[InventoryRow]) -> Totals:
         count[key] += 1
         first.setdefault(key, row)
     groups = [MachineGroup(each, _alike(first[key])) for key, each in count.most_common(_MOST)]
-    return Totals(cluster, busy // 1000 * 1000, tuple(groups))
+    return MachineTotals(cluster, busy // 1000 * 1000, tuple(groups))
 
 
 def _alike(row: InventoryRow) -> InventoryRow:

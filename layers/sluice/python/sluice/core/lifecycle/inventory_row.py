@@ -50,7 +50,7 @@ class MachineGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class MachineTotals:
     """What the machines of a cluster add up to; `busy` in millicores that our pods request."""
 
     instance: str

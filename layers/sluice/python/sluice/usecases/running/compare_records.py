@@ -11,7 +11,7 @@ from sluice.core.lifecycle import job_status
 from sluice.core.lifecycle.record import State, Workload
 from sluice.ports import Clock, Cluster, Workloads
 from sluice.usecases.running.archive_logs import ArchiveLogs
-from sluice.usecases.running.cluster_view import ClusterView, load
+from sluice.usecases.running.observed_cluster import ObservedCluster, load
 from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.running.update_records import UpdateRecords
 
@@ -28,7 +28,7 @@ class CompareRecords:
     order_checkpoints: OrderCheckpoints
 
     def __call__(
-        self, name: str, cluster: Cluster, view: ClusterView, ids: Sequence[str], archived: int
+        self, name: str, cluster: Cluster, view: ObservedCluster, ids: Sequence[str], archived: int
     ) -> list[str]:
         """Returns the workloads whose command is to be sent again.
 
@@ -48,7 +48,7 @@ class CompareRecords:
         return list_lost_commands(here, state, self.clock.now())
 
     def load_ended_pods(
-        self, cluster: Cluster, view: ClusterView, records: Sequence[Workload], archived: int
+        self, cluster: Cluster, view: ObservedCluster, records: Sequence[Workload], archived: int
     ) -> None:
         """The lists left out pods that have ended; they tell the result and print the logs."""
         wanted = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.fleet import totals
 from sluice.core.clusters.inventory import COUNTED, gone, is_news, node_row, present
-from sluice.core.lifecycle.inventory_row import InventoryRow, Totals
+from sluice.core.lifecycle.inventory_row import InventoryRow, MachineTotals
 from sluice.ports import Cluster, Nodes, Prices
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 
@@ -24,7 +24,7 @@ class Written:
     rows: dict[str, InventoryRow] = field(default_factory=dict)
     """By instance."""
     counted_at: int = 0
-    totals: Totals | None = None
+    totals: MachineTotals | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,11 +29,11 @@ from sluice.usecases.migrations.migrate import Migrate
 from sluice.usecases.migrations.placeholders import Placeholders
 from sluice.usecases.running.archive_logs import RECENT_MS, ArchiveLogs
 from sluice.usecases.running.cluster_events import DOOR, TICK_SECONDS, ClusterEvents, Event
-from sluice.usecases.running.cluster_view import ClusterView, list_cluster, list_into
 from sluice.usecases.running.compare_records import PAGE, CompareRecords
 from sluice.usecases.running.count_nodes import CountNodes
 from sluice.usecases.running.detect_lost_nodes import DetectLostNodes
 from sluice.usecases.running.kubernetes_door import KubernetesDoor
+from sluice.usecases.running.observed_cluster import ObservedCluster, list_cluster, list_into
 from sluice.usecases.running.observer_lease import LEASE_MS, ObserverLease
 from sluice.usecases.running.order_checkpoints import OrderCheckpoints
 from sluice.usecases.running.pods_ready import PodsReady
@@ -73,7 +73,7 @@ class Observe:
     compare: CompareRecords
     problems: Problems
     door: KubernetesDoor
-    kept: dict[str, ClusterView] = field(default_factory=dict)
+    kept: dict[str, ObservedCluster] = field(default_factory=dict)
     """The view of the cluster that this process observed last."""
 
     def __call__(self, name: str, *, owner: str, until: int) -> None:
@@ -104,7 +104,12 @@ class Observe:
             lease.release()
 
     def go_on(
-        self, name: str, cluster: Cluster, view: ClusterView, lease: ObserverLease, archived: int
+        self,
+        name: str,
+        cluster: Cluster,
+        view: ObservedCluster,
+        lease: ObserverLease,
+        archived: int,
     ) -> bool:
         """Goes on from what the last run knew; False if everything has to be listed again."""
         if self.clock.now() - view.listed_at > RELIST_MS:
@@ -116,7 +121,12 @@ class Observe:
         return self.watch(name, cluster, view, lease, archived)
 
     def watch(
-        self, name: str, cluster: Cluster, view: ClusterView, lease: ObserverLease, archived: int
+        self,
+        name: str,
+        cluster: Cluster,
+        view: ObservedCluster,
+        lease: ObserverLease,
+        archived: int,
     ) -> bool:
         """Follows the events; now and then looks for what no event tells.
 
@@ -161,7 +171,7 @@ class Observe:
             view.left_at, self.kept[name] = self.clock.now(), view
         return not events.expired
 
-    def reconcile(self, name: str, cluster: Cluster, archived: int = 0) -> ClusterView:
+    def reconcile(self, name: str, cluster: Cluster, archived: int = 0) -> ObservedCluster:
         """Lists all our objects and compares all records with them, as far as its time goes.
 
         What it leaves over stands in the view's queue.
@@ -187,7 +197,7 @@ class Observe:
         return view
 
     def check(
-        self, name: str, cluster: Cluster, view: ClusterView, archived: int = 0, since: int = 0
+        self, name: str, cluster: Cluster, view: ObservedCluster, archived: int = 0, since: int = 0
     ) -> None:
         """Looks for what only time tells: late pods, lost commands, new nodes.
 
@@ -209,7 +219,9 @@ class Observe:
         self.logs.start_remaining(cluster, state, self.workloads.get_many)
         self.forget_ended(cluster, view)
 
-    def mark(self, name: str, cluster: Cluster, view: ClusterView, events: Sequence[Event]) -> None:
+    def mark(
+        self, name: str, cluster: Cluster, view: ObservedCluster, events: Sequence[Event]
+    ) -> None:
         """Assesses only the workloads whose Jobs the events have changed."""
         state = view.state
         at_door = [(change, job) for change, kind, job in events if kind == DOOR]
@@ -242,7 +254,7 @@ class Observe:
         if lost:
             self.commands.send(name, list(dict.fromkeys(lost)))
 
-    def forget_ended(self, cluster: Cluster, view: ClusterView) -> None:
+    def forget_ended(self, cluster: Cluster, view: ObservedCluster) -> None:
         """Forgets ended Jobs whose logs are kept, and removes the oldest where they are many."""
         state, pending = view.state, {key[0] for key in list(self.logs.pending)}
         for workload_id in view.watchlist.ended - pending:

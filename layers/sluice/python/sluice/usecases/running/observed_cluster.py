@@ -22,7 +22,7 @@ NAMED = 50  # workloads in one selector: their ids have to fit an address
 
 
 @dataclass
-class ClusterView:
+class ObservedCluster:
     """Kept from one run to the next by a process, for as long as its watches went on."""
 
     state: ClusterState = field(default_factory=ClusterState)
@@ -47,21 +47,21 @@ class ClusterView:
 
 def list_cluster(
     cluster: Cluster, active: Container[str], recent: int, kinds: Collection[str] = EVERYWHERE
-) -> ClusterView:
+) -> ObservedCluster:
     """All our objects, by pages of which only the judged fields stay.
 
     Pods that have ended are left out: they count only where their Job has ended and its record does
     not say so, and are read then (`CompareRecords`). So are Jobs that ended before `recent` (epoch
     ms) and have no active record. `kinds` are those that the cluster should have.
     """
-    view = ClusterView()
+    view = ObservedCluster()
     for kind in (*(kind for kind in KINDS if kind in kinds), "Pod"):
         list_into(view, cluster, kind, active, recent)
     return view
 
 
 def list_into(
-    view: ClusterView, cluster: Cluster, kind: str, active: Container[str], recent: int
+    view: ObservedCluster, cluster: Cluster, kind: str, active: Container[str], recent: int
 ) -> None:
     for documents, version in list_kind(cluster, kind, LIVE_PODS if kind == "Pod" else ""):
         view.versions[kind] = version
