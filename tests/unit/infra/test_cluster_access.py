@@ -149,12 +149,16 @@ def test_nobody_but_cedanas_account_may_bring_pods_back_and_only_where_it_is_nam
     plain, opened = cluster_manifest(["a"]), cluster_manifest(["a"], cedana="vendor/controller")
     changed = [after for before, after in zip(plain, opened, strict=True) if before != after]
 
-    assert [each["metadata"]["name"] for each in changed] == ["jobs.sluice.dev", "pods.sluice.dev"]
-    jobs, pods = changed
-    (condition,) = [
-        each for each in pods["spec"]["matchConditions"] if "vendor" in each["expression"]
-    ]
-    assert "'system:serviceaccount:vendor:controller'" in condition["expression"]
+    named = {each["metadata"]["name"]: each for each in changed}
+    assert named.keys() == {"jobs.sluice.dev", "pods.sluice.dev", "pod-changes.sluice.dev"}
+    jobs = named["jobs.sluice.dev"]
+    for name in ("pods.sluice.dev", "pod-changes.sluice.dev"):  # makes pods, and removes its own
+        (condition,) = [
+            each
+            for each in named[name]["spec"]["matchConditions"]
+            if "vendor" in each["expression"]
+        ]
+        assert "'system:serviceaccount:vendor:controller'" in condition["expression"]
     assert "ACCOUNT" not in str(opened)
     assert "runtimeClassName == 'cedana'" in str(jobs["spec"]["validations"])
     assert len(jobs["spec"]["validations"]) == len(

@@ -11,6 +11,7 @@ import pytest
 from sluice.core.clusters.cluster_state import ClusterState
 from sluice.core.clusters.job_assessment import assess_job
 from sluice.core.config.budget import HOUR_MS
+from sluice.core.config.pods_ready import PodsReadyRules
 from sluice.core.lifecycle.inventory_row import InventoryRow
 from sluice.core.lifecycle.record import Intent, IntentKind, State
 from sluice.core.lifecycle.record_entries import JobResult
@@ -212,7 +213,7 @@ def judged(plane: Plane) -> list[Intent]:
     workload = plane.record("a")
     job = {"kind": "Job", "metadata": {"uid": workload.uid}, "spec": {}}
     seen = ClusterState(jobs={("a", workload.generation): job})
-    changes = assess_job(workload, seen, plane.clock.now(), 1 << 40)
+    changes = assess_job(workload, seen, plane.clock.now(), PodsReadyRules(1 << 40))
     return [change.set["intent"] for change in changes]
 
 
