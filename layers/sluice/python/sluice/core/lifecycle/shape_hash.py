@@ -15,7 +15,7 @@ from sluice.core.values.plain import canonical, to_plain
 if TYPE_CHECKING:
     from sluice.core.lifecycle.record import Workload
 
-LENGTH: Final = 12  # only proposes: what a pass decides is checked against the whole record
+LENGTH: Final = 24  # of other lengths are hashes that did not know the kind
 NO_DEADLINES: Final = Deadlines()
 
 
@@ -24,5 +24,5 @@ def shape_hash(workload: Workload) -> str:
     options = workload.options
     if options.deadlines != NO_DEADLINES or options.pending_policy or options.depends_on:
         return ""
-    parts = [to_plain(workload.pod_sets), to_plain(options), workload.submitted_by]
+    parts = [workload.kind, to_plain(workload.pod_sets), to_plain(options), workload.submitted_by]
     return sha256(canonical(parts).encode()).hexdigest()[:LENGTH]

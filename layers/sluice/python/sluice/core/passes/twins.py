@@ -12,6 +12,7 @@ from sluice.core.passes.cycle_plan import CyclePlan, LedgerStep
 
 # What a pass may decide by. Of a twin all but `id` and `created_at` are its example's.
 DECIDES: Final = (
+    "kind",
     "state",
     "generation",
     "cq",
@@ -61,9 +62,10 @@ def is_twin(assumed: Workload, found: Workload) -> bool:
 
 
 def decided_unread(cycle: CyclePlan, unread: Iterable[str]) -> list[str]:
-    """Of those that were not read whom the plan changes, so that they have to be."""
-    steps = {step.change.before.id for step in cycle.steps}
-    return sorted(steps.intersection(unread))
+    """Of those that were not read whom the plan changes, or for whom it stops others."""
+    concerned = {step.change.before.id for step in cycle.steps}
+    concerned |= {step.change.set["intent"].by for step in cycle.preempted}
+    return sorted(concerned.intersection(unread))
 
 
 def with_records(cycle: CyclePlan, records: Mapping[str, Workload]) -> CyclePlan:

@@ -141,7 +141,7 @@ class Admit:
                 put, first = self.recordings.put, ledger.version + 1
                 writes.append(self.pool.submit(put, root, first, recorded.text))
             more = carried_over(gathered, cycle, cut=cut)
-            more |= looked_at(gathered, look, newest, news)
+            more |= looked_at(gathered, look, newest, news) | {"began": started}
             making_room = more["making_room"]
             kept = seen if gathered.input.parked else {}
             last = pass_summary(cycle, gathered.input, version, catalog.version, kept, more)
@@ -341,7 +341,8 @@ def looked_at(
     if look.among is None or news is None:
         return {"waiting": list(gathered.filled), "all_at": gathered.input.now}
     waiting = sorted(news.queues.union(gathered.filled))
-    return {"waiting": waiting, "all_at": newest["all_at"], "looked": sorted(look.among)}
+    where = {"looked": sorted(look.among), "let_in": sorted(news.namespaces)}
+    return {"waiting": waiting, "all_at": newest["all_at"], **where}
 
 
 def audit(cycle: CyclePlan, batch: Sequence[LedgerStep]) -> dict[str, Any]:

@@ -76,10 +76,13 @@ def parked_by(
 
 def covers(last: Mapping[str, Any], sent_at: int | None, news: News | None) -> bool:
     """Whether a pass began after a kick was sent, so that the kick has nothing more to tell."""
-    if sent_at is None or sent_at + CLOCKS_DIFFER_MS >= int(last.get("at", 0)):
+    if sent_at is None or sent_at + CLOCKS_DIFFER_MS >= int(last.get("began", 0)):
         return False
     looked = last.get("looked")
-    return looked is None or (news is not None and news.queues <= {*looked})
+    if looked is None:
+        return True
+    let_in = {*last.get("let_in", ())}
+    return news is not None and news.queues <= {*looked} and news.namespaces <= let_in
 
 
 def worth_a_look(

@@ -40,6 +40,10 @@ def stop_in_place(
         ended = job_status.outcome(job)
         of_this_run = workload.uid and in_place.generation_of(job) == workload.generation
         if ended and of_this_run and not job_status.ended_by_deletion(job):
+            left = pods_of(cluster, workload)
+            if job_status.outlive_their_job(job, left):
+                end_bare(cluster, left)
+                return None
             return lifecycle.finish(workload, ended, now)
         step = in_place.stop(job, workload.generation)
         if step is Stopping.PROVEN:
@@ -59,6 +63,7 @@ def proof(
     """Its controller makes no more pods; those that are left have to end."""
     left = [pod for pod in all_pods_of(cluster, workload) if job_status.running_pod(pod)]
     if left:
+        end_bare(cluster, left)
         if grace_seconds is not None:
             hurry(cluster, left, grace_seconds)
         return None

@@ -17,6 +17,8 @@ from sluice.usecases.running.update_records import UpdateRecords
 
 PAGE = 500
 """Records of one look; 3 MB, and a second of a function of 512 MB."""
+SLACK_MS = 120_000
+"""As long as a list may take, and more than clocks differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,9 @@ class CompareRecords:
         wanted = [
             w.id
             for w in records
-            if w.id not in view.complete and counts_ended_pods(w, view.state, archived)
+            if w.id not in view.complete
+            and w.dispatched_at < view.listed_at + SLACK_MS  # of later ones the watch told all
+            and counts_ended_pods(w, view.state, archived)
         ]
         if wanted:
             pods = load(cluster, view.state, "Pod", wanted)

@@ -104,7 +104,10 @@ class KubernetesDoor:
 def is_waiting(job: Document) -> bool:
     """Whether nobody has prepared it for a generation yet, and it is there to stay."""
     prepared = job_status.owner(job) is not None
-    return in_place.came_by_door(job) and not (prepared or job["metadata"].get("deletionTimestamp"))
+    if prepared or job["metadata"].get("deletionTimestamp") or not in_place.came_by_door(job):
+        return False
+    # Another scheduler's Jobs, of before, may run or have ended.
+    return job_status.suspended(job) and job_status.outcome(job) is None
 
 
 def id_of(job: Document) -> str:

@@ -95,6 +95,7 @@ class Observe:
             view = self.kept.pop(name, None)
             self.kept.clear()  # one cluster at a time has room
             if view is None or not self.go_on(name, cluster, view, lease, archived):
+                view = None  # two views of a large cluster do not fit beside each other
                 view = self.reconcile(name, cluster, archived)
                 waiting = self.door.look(name, cluster)
                 if view.state.jobs or self.workloads.active(name) or self.door.busy:
@@ -143,12 +144,14 @@ class Observe:
             versions=view.versions,
             door=view.door,
         )
-        events.follow()
+        if self.clock.now() < until:
+            events.follow()
         beat(self.nodes, name, self.clock.now())
         checked = resent = self.clock.now()
         counted = 0
         while (now := self.clock.now()) < until and not (over.is_set() or lease.ended.is_set()):
-            self.mark(name, cluster, view, events.take(wait=0 if watchlist.queue else TICK_SECONDS))
+            taken = events.take(wait=0 if watchlist.queue else TICK_SECONDS)
+            self.mark(name, cluster, view, taken, archived)
             if now - resent > RESEND_MS:
                 self.send(name, state.list_urgent())
                 resent = now
@@ -166,8 +169,9 @@ class Observe:
         over.set()
         # Events that came until then count too; the next observer would find them by its list.
         while (rest := events.take(wait=0)) and self.clock.now() < until + LEASE_MS:
-            self.mark(name, cluster, view, rest)
-        if not events.broken and not lease.ended.is_set():
+            self.mark(name, cluster, view, rest, archived)
+        # Versions move on with the events that were taken, whoever holds the lease by now.
+        if not events.broken:
             view.left_at, self.kept[name] = self.clock.now(), view
         return not events.expired
 
@@ -220,7 +224,12 @@ class Observe:
         self.forget_ended(cluster, view)
 
     def mark(
-        self, name: str, cluster: Cluster, view: ObservedCluster, events: Sequence[Event]
+        self,
+        name: str,
+        cluster: Cluster,
+        view: ObservedCluster,
+        events: Sequence[Event],
+        archived: int = 0,
     ) -> None:
         """Assesses only the workloads whose Jobs the events have changed."""
         state = view.state
@@ -240,6 +249,7 @@ class Observe:
             self.door.follow(name, cluster, at_door)
             return
         records = self.workloads.get_many(changed)
+        self.compare.load_ended_pods(cluster, view, records, archived)
         started = self.clock.now()
         # A Job that was never seen may be too new; only a deletion that was seen counts here.
         deleted = {job["metadata"]["uid"] for change, _, job in events if change == "DELETED"}
