@@ -13,6 +13,7 @@ from local.settings import Settings, default_cache
 from tests.e2e.stack import BUCKET, INSTANCE_SECONDS, TENANTS, Stack
 
 FLAVOR, CLUSTER, TENANT = TENANTS
+PLAIN = CLUSTER | {"spec": {"flavors": CLUSTER["spec"]["flavors"]}}  # no add-on runs there
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +27,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     settings = Settings(state, default_cache(), instance_delay=INSTANCE_SECONDS, nodes="kubelet")
     try:
         found = Stack(embedded.up(settings, print))
-        found.apply(FLAVOR, CLUSTER, TENANT | {"spec": {**TENANT["spec"], "runAsUser": 1000}})
+        found.apply(FLAVOR, PLAIN, TENANT | {"spec": {**TENANT["spec"], "runAsUser": 1000}})
         found.client("s3").create_bucket(Bucket=BUCKET)
         yield found
     finally:
