@@ -153,7 +153,7 @@ def await_policies(api: client.ApiClient, foreign_pool: str, own_node: str) -> N
     """Each takes a moment of its own from the write to every request's check."""
     masters, node = "system:masters", f"/api/v1/nodes/{own_node}"
     awaited: dict[str, Callable[[], str]] = {
-        "Jobs of this namespace": lambda: create(api, JOB, group=masters),
+        "Sluice alone says": lambda: create(api, JOB, group=masters),
         "pods of this namespace": lambda: create(api, BARE_POD, path=PODS, group=masters),
         "Sluice changes NodePools with": lambda: limited(api, foreign_pool),
         "Sluice makes and removes volumes": lambda: volume(api, lambda v: v.pop("labels", None)),
