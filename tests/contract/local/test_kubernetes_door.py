@@ -298,6 +298,8 @@ POD_EDITS: dict[str, dict[str, Any]] = {
     "an order": {"metadata": {"annotations": {"sluice.dev/order": "x"}}},
     "no finalizer": {"metadata": {"finalizers": None}},
     "no owner": {"metadata": {"ownerReferences": None}},
+    "released by its Job": {"metadata": {"labels": {"batch.kubernetes.io/controller-uid": None}}},
+    "a longer deadline": {"spec": {"activeDeadlineSeconds": 600}},
 }
 
 
