@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.client.errors import SluiceClientError
 from sluice.client.transport import ApiRequest
+from sluice.client.watching import BATCH
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
@@ -67,7 +68,21 @@ class PageServer:
             resource=query["resource"],
             nominal=int(query["nominal"]),
         )
+        self._name(answer)
         return JSONResponse(answer)
+
+    def _name(self, answer: dict[str, Any]) -> None:
+        """A pass need not have read all whom it decided about; those were recorded by their id."""
+        plans = (answer["recorded"], answer["trial"])
+        rows = [row for plan in plans for row in (*plan["admitted"], *plan["preempted"])]
+        unnamed = {row["id"]: None for row in rows if row["name"] in {"", row["id"]}}
+        if not unnamed:
+            return
+        ids = ",".join(list(unnamed)[:BATCH])
+        found = self.connection.api.get("workloads", ids=ids)["items"]
+        names = {each["id"]: each["name"] for each in found}
+        for row in rows:
+            row["name"] = names.get(row["id"], row["name"])
 
     def drill(self, request: HttpRequest) -> Response:
         """Interrupts the spot instance of a workload, as `sluice drill` does."""
