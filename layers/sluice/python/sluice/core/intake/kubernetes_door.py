@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -36,7 +37,7 @@ def document_of(job: Document) -> dict[str, Any]:
     spec = {name: each for name, each in job["spec"].items() if name not in _BY_SERVER}
     made = {"apiVersion": job["apiVersion"], "kind": job["kind"], "metadata": metadata}
     made["spec"] = spec
-    copied: dict[str, Any] = _copy(made)
+    copied: dict[str, Any] = copy.deepcopy(made)
     for pod_set in list_pod_sets(copied):
         labels = (pod_set.template.get("metadata") or {}).get("labels") or {}
         for name in _OF_CONTROLLERS:
@@ -77,9 +78,3 @@ def _ours(key: str) -> bool:
         "sluice.dev/managed",
         "sluice.dev/name",
     }
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -15,6 +15,7 @@ Source: docs/decisions/0031-the-kubernetes-door.md.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
@@ -129,7 +130,7 @@ def merge_patch(before: Any, after: Any) -> dict[str, Any]:
 
 def _with_directives(job: Document, rendered: Document) -> dict[str, Any]:
     """The object with what `rendered` says of placement and identity, and otherwise unchanged."""
-    made: dict[str, Any] = _copy(job)
+    made: dict[str, Any] = copy.deepcopy(dict(job))
     labels = made["metadata"].setdefault("labels", {})
     labels |= rendered["metadata"]["labels"]
     wanted = {pod_set.name: pod_set for pod_set in list_pod_sets(rendered)}
@@ -172,9 +173,3 @@ def _unchanged(job: Document) -> dict[str, Any]:
     """The precondition that nobody has written since."""
     metadata = job["metadata"]
     return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
